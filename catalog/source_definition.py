@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
 from catalog.ids import ObjectId
+
+_PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
+
+
+def joined_reference(parts: Sequence[str]) -> str:
+    """A reference such as `public.orders`. A part with a dot is quoted, except a single one: a topic may have dots."""
+    if len(parts) == 1:
+        return parts[0]
+    return ".".join('"' + part.replace('"', '""') + '"' if set(part) & {".", '"'} else part for part in parts)
+
+
+def reference_parts(reference: str) -> tuple[str, ...]:
+    """The inverse of `joined_reference` for several parts."""
+    return tuple(quoted.replace('""', '"') or plain for quoted, plain in _PART.findall(reference))
 
 
 class Envelope(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -17,6 +18,12 @@ class Place:
         """`error` with its CONTEXT line set; `shown` is the result of `quoted` for the line or value."""
         error.where = f"COPY {self.relation}, line {line}{f', column {column}' if column is not None else ''}{shown}"
         return error
+
+    def column_of(self, error: PgError) -> str | None:
+        """The column that the CONTEXT line of an error names; None if it names none."""
+        prefix = re.escape(f"COPY {self.relation}, line ")
+        found = re.match(rf'{prefix}\d+, column (.*?)(: ".*|: null input)?$', error.where or "", re.DOTALL)
+        return found[1] if found is not None else None
 
 
 def quoted(value: str | None) -> str:

@@ -64,7 +64,7 @@ class SourceDefinition:
     `columns`: the column list of CREATE SOURCE ... FROM FILE, if it has types. `registries`: the options of the
     connections that formats name. `identity`: unique among all sources of all servers, for names in the external
     system such as that of a replication slot; lower-case letters and digits. `present`: the references of the outputs
-    that the source has when others are added.
+    that the source has when others are added; None at CREATE SOURCE.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class SourceDefinition:
     columns: tuple[Column, ...] = ()
     registries: Mapping[ObjectId, Options] = field(default_factory=dict, repr=False)
     identity: str = ""
-    present: frozenset[str] = frozenset()
+    present: frozenset[str] | None = None
 
 
 @dataclass(slots=True)

@@ -67,10 +67,10 @@ TABLE_COLUMNS = (
 )  # fmt: skip
 COLUMN_COLUMNS = (
     ("table", OID), ("name", NAME), ("never_null", BOOL), ("type", OID), ("typmod", INT4), ("spelling", TEXT),
-    ("is_key", BOOL),
+    ("is_key", BOOL), ("number", INT4),
 )  # fmt: skip
 TABLE = [ONE, b"public", b"t", b"d", None, None, None, YES]
-COLUMN = [ONE, b"a", YES, struct.pack(">i", 23), b"\xff" * 4, b"integer", YES]
+COLUMN = [ONE, b"a", YES, struct.pack(">i", 23), b"\xff" * 4, b"integer", YES, ONE]
 
 TRUTH = {
     WAL_LEVEL: rows([("level", TEXT)], [b"logical"]),
@@ -141,7 +141,7 @@ LIES = {
     "nested columns": (TABLES, rows(TABLE_COLUMNS, [*TABLE[:5], b"[" * 1_000_000, *TABLE[6:]])),
     "a number of columns": (TABLES, rows(TABLE_COLUMNS, [*TABLE[:5], b"1", *TABLE[6:]])),
     "a replica identity": (TABLES, rows(TABLE_COLUMNS, [*TABLE[:3], b"?", *TABLE[4:]])),
-    "columns that are NULL": (COLUMNS, rows(COLUMN_COLUMNS, [ONE, *[None] * 6])),
+    "columns that are NULL": (COLUMNS, rows(COLUMN_COLUMNS, [ONE, *[None] * 7])),
     "a hundred thousand columns": (COLUMNS, rows(COLUMN_COLUMNS, *[COLUMN] * 100_000)),
     "a column without an end": (COLUMNS, rows(COLUMN_COLUMNS, [ONE, b"a" * (8 * MIB), *COLUMN[2:]])),
 }  # fmt: skip

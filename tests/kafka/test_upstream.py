@@ -273,7 +273,12 @@ async def test_the_columns_of_metadata(kafka: MockCluster, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("option", "expected"),
-    [({"start_offset": "(4, 2)"}, 4), ({"start_offset": "-1"}, 6), ({"start_offset": "100,100"}, 0), ({}, 10)],
+    [
+        ({"start_offset": "(4, 2)"}, 4),
+        ({"start_offset": "-1"}, 6),
+        ({"start_offset": f"100,{2**63 - 1}"}, 0),
+        ({}, 10),
+    ],
 )
 async def test_start_offsets(kafka: MockCluster, tmp_path: Path, option: dict[str, str], expected: int) -> None:
     topic = f"start{expected}"
@@ -560,6 +565,8 @@ async def test_a_subscriber_sees_whole_transactions(
         ({"options": {"topic": "refused", "x": "1"}}, 'unrecognized option "X" of a Kafka source'),
         ({"options": {}}, "option TOPIC of a Kafka source is missing"),
         ({"options": {"topic": "refused", "start offset": "a"}}, "START OFFSET must be a list of integers"),
+        ({"options": {"topic": "refused", "start offset": f"0,{2**63}"}}, "START OFFSET or START TIMESTAMP is out of"),
+        ({"options": {"topic": "refused", "start timestamp": f"-{2**63}"}}, "START OFFSET or START TIMESTAMP is out"),
         ({"tables": ForTables(all=True)}, "reads the topics that FOR TABLES names"),
         ({"format": Format(TEXT, envelope=Envelope.UPSERT)}, "UPSERT requires that KEY FORMAT be specified"),
         ({"format": Format(TEXT, include=(Include("key"),))}, "INCLUDE KEY requires specifying KEY FORMAT"),

@@ -10,9 +10,9 @@ from typing import TypeVar
 from catalog.drops import InUse, without_item
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
-from catalog.objects.sources import TIMESTAMPS, UPSTREAM, Source, SourceOutput, SourcePart, SourceTable, Subsource
+from catalog.objects.sources import TIMESTAMPS, UPSTREAM, Source, SourceOutput, SourceTable, Subsource
 from catalog.roles import Privilege
-from catalog.source_definition import Envelope, Format, ForTables
+from catalog.source_definition import Envelope, Format, ForTables, joined_reference, reference_parts
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, parse_type
@@ -316,7 +316,7 @@ def _with_subsources(state: CatalogState, source: Source, outputs: Sequence[Outp
             state = state.with_item(_filled(subsource, output, ()))
         except NameTaken as error:
             taken = name_taken(error)
-            taken.hint = f"Give the subsource another name: FOR TABLES ({output.reference} AS name)."
+            taken.hint = f"Give the subsource another name: FOR TABLES ({_reference(output.reference)} AS name)."
             raise taken from None
     return state
 
@@ -381,14 +381,14 @@ def show_create(context: Context, source: Source) -> str:
         text += f" ({', '.join(f'{name.upper()} = {quote_text(value)}' for name, value in options.items())})"
     text += format_text(context, source.format)
     if parts := [part for part in state.items_of(Subsource) if part.source == source.id]:
-        text += f" FOR TABLES ({', '.join(f'{_reference(p)} AS {quote_identifier(p.name)}' for p in parts)})"
+        text += f" FOR TABLES ({', '.join(f'{_reference(p.reference)} AS {quote_identifier(p.name)}' for p in parts)})"
     return text + retain_clause(source)
 
 
 def show_create_subsource(context: Context, part: Subsource) -> str:
     """The ALTER SOURCE statement that makes a subsource."""
     source = qualified_name(context, context.state.items[part.source])
-    return f"ALTER SOURCE {source} ADD SUBSOURCE {_reference(part)} AS {quote_identifier(part.name)}"
+    return f"ALTER SOURCE {source} ADD SUBSOURCE {_reference(part.reference)} AS {quote_identifier(part.name)}"
 
 
 def show_create_table(context: Context, table: SourceTable) -> str:
@@ -396,7 +396,7 @@ def show_create_table(context: Context, table: SourceTable) -> str:
     columns = _column_list(table) if table.output_names else ""
     source = qualified_name(context, context.state.items[table.source])
     head = f"CREATE TABLE {qualified_name(context, table)}{columns} FROM SOURCE {source}"
-    return f"{head} (REFERENCE {_reference(table)}){format_text(context, table.format)}{retain_clause(table)}"
+    return f"{head} (REFERENCE {_reference(table.reference)}){format_text(context, table.format)}{retain_clause(table)}"
 
 
 def _null(column: Column) -> str:
@@ -407,8 +407,11 @@ def _column_list(output: SourceOutput) -> str:
     return f" ({', '.join(quote_identifier(column.name) for column in output.columns)})"
 
 
-def _reference(part: SourcePart) -> str:
-    return ".".join(map(quote_identifier, part.reference.split(".")))
+def _reference(reference: str) -> str:
+    """The reference as CREATE SOURCE accepts it. A topic such as `a..b` is one name."""
+    parts = reference_parts(reference)
+    named = parts if joined_reference(parts) == reference else (reference,)
+    return ".".join(map(quote_identifier, named))
 
 
 SHOW_FIELDS = (Field("name", TEXT, False), Field("type", TEXT, False))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +35,8 @@ BATCH_ROWS, BATCH_BYTES = 65_536, 8 * 1024 * 1024
 BUFFER_BYTES = 1024 * 1024  # of each column of a Parquet file
 RECORD_BYTES_MAX = 256 * 1024 * 1024
 _SCAN_BYTES = 1024 * 1024
+HEADER_BYTES_MAX = 1024 * 1024
+SHOWN_MAX = 1_000  # characters of a header in an error
 _END_MARKER = re.compile(rb"(?m)^\\\.\r?$")  # the decoder of COPY would ignore what follows it
 _LINE = ("\x01", "\x02")  # the delimiter and the quote of lines that are not divided; JSON contains neither
 
@@ -149,11 +153,14 @@ def _schema_of(encoding: Encoding, definition: SourceDefinition) -> str | None:
 class Text:
     """Lines of CSV, JSON or text. Positions are bytes. A line is complete when its newline is written."""
 
-    def __init__(self, given: Sequence[Column], options: CopyOptions, *, has_header: bool) -> None:
-        """`given` is empty if the header names the columns."""
+    def __init__(
+        self, given: Sequence[Column], options: CopyOptions, *, has_header: bool, header: Sequence[str] = ()
+    ) -> None:
+        """`given` is empty if the header names the columns. `header`: what each header must be; () if it is ignored."""
         self._given = tuple(given)
         self._options = options
         self._has_header = has_header
+        self._header = tuple(header)
         self.needs_worker = any(column.type in ("json", "jsonb") for column in given)  # these are parsed in Python
 
     @classmethod
@@ -166,16 +173,28 @@ class Text:
                 message = f"CSV {name} must be a single one-byte character"
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
         given = definition.columns
-        if not given and "names" in encoding:
-            given = tuple(Column(name, "text") for name in encoding["names"].split(","))
+        header = encoding["names"].split(",") if "names" in encoding else ()
+        if not given:
+            given = tuple(Column(name, "text") for name in header)
         if not given and "columns" in encoding:
             check_column_count(int(encoding["columns"]))
             given = tuple(Column(f"column{n}", "text") for n in range(1, int(encoding["columns"]) + 1))
         null = {"null": options["null"]} if "null" in options else {}
-        return cls(given, CopyOptions.csv(**characters, **null), has_header="header" in encoding)
+        return cls(given, CopyOptions.csv(**characters, **null), has_header="header" in encoding, header=header)
+
+    def resume(self, columns: Sequence[Column]) -> None:
+        """Sets the columns of the source. If the first header has named them, those of all files must be the same."""
+        if not self._given:
+            self._given = tuple(columns)
+            self._header = tuple(column.name for column in columns)
 
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
         if self._given:
+            if self._header and sample is not None:
+                with opened(sample) as file:
+                    header = file.readline(RECORD_BYTES_MAX)
+                if header.endswith(b"\n"):
+                    self._check_header(header, sample)
             return self._given
         if not self._has_header:
             message = "FORMAT CSV needs the columns"
@@ -191,23 +210,48 @@ class Text:
                 hint="Write the columns: CREATE SOURCE name (column type, ...).",
             )
         with opened(sample) as file:
-            line = file.readline(RECORD_BYTES_MAX)
-        check_column_count(line.count(self._options.delimiter.encode()) + 1)
-        names = line.decode(errors="replace").rstrip("\r\n").split(self._options.delimiter)
-        quote = self._options.quote
-        return tuple(Column(name.strip(quote), "text") for name in names)
+            names = self._names(file.readline(RECORD_BYTES_MAX), sample)
+        check_column_count(len(names))
+        return tuple(Column(name, "text") for name in names)
+
+    def _names(self, line: bytes, path: Path) -> list[str]:
+        """The names in a header. A byte order mark is not a part of the first one."""
+        if len(line) > HEADER_BYTES_MAX:  # csv holds Python's interpreter lock
+            check_column_count(line.count(self._options.delimiter.encode()) + 1)
+            message = f'header of file "{path}" is too long'
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+        text = line.removeprefix(BOM_UTF8).decode(errors="replace").rstrip("\r\n")
+        try:
+            (names,) = csv.reader([text], delimiter=self._options.delimiter, quotechar=self._options.quote)
+        except (csv.Error, ValueError) as error:
+            message = f'header of file "{path}" is invalid: {error}'
+            raise PgError(SqlState.BAD_COPY_FILE_FORMAT, message) from None
+        return names or [""]
+
+    def _check_header(self, line: bytes, path: Path) -> None:
+        """PgError if the header is another one: the values would be in the wrong columns."""
+        if self._header and (names := self._names(line, path)) != list(self._header):
+            raise PgError(
+                SqlState.BAD_COPY_FILE_FORMAT,
+                f'header of file "{path}" does not have the columns of the source',
+                detail=f"The columns are {', '.join(self._header)}, and the header is {', '.join(names)[:SHOWN_MAX]}.",
+                hint="Write the file with these columns in this order. WITH HEADER must quote names with capitals. "
+                "CREATE SOURCE name (column type, ...) ignores the names in headers.",
+            )
 
     def size(self, path: Path) -> int:
         return path.stat().st_size
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
-        types: list[tuple[str, PgType]] = [(c.name, parse_type(c.type)) for c in self.columns(path)]
+        columns = self._given or self.columns(path)
+        types: list[tuple[str, PgType]] = [(c.name, parse_type(c.type)) for c in columns]
         with opened(path) as file:
             start = position
             if position == 0 and self._has_header:
                 header = file.readline(RECORD_BYTES_MAX)
                 if not header.endswith(b"\n"):
                     return [], 0
+                self._check_header(header, path)
                 start = len(header)
             file.seek(start)
             wanted = bytes_max
@@ -309,6 +353,10 @@ class Parquet:
         self._given = tuple(given)
         self._opened: _OpenParquet | None = None
 
+    def resume(self, columns: Sequence[Column]) -> None:
+        """Sets the columns of the source, which the first file has named if there is no column list."""
+        self._given = tuple(columns)
+
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
         if self._given:
             return self._given
@@ -327,7 +375,7 @@ class Parquet:
             return int(pq.read_metadata(file).num_rows)
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
-        columns = self._given or self.columns(path)
+        columns = self.columns(path)
         opened, self._opened = self._opened, None
         if opened is None or (opened.path, opened.position) != (path, position):
             opened = _OpenParquet(path, position, [column.name for column in columns])
@@ -399,7 +447,7 @@ _TYPES: dict[pa.DataType, str] = {
 
 def _type_of(field: pa.Field) -> str:
     """The PostgreSQL type for a column of a Parquet file. PgError 0A000 for a type without one."""
-    type = field.type
+    type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if type in _TYPES:
         return _TYPES[type]
     if pa.types.is_timestamp(type):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import glob
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
@@ -15,8 +16,9 @@ from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.avro_files import AvroFiles, AvroMessages
 from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
-from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, format_of
+from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, Parquet, Text, format_of
 from server.ingest.files.file_reader import FileReader
+from server.ingest.files.reader_service import Part
 from server.ingest.files.rows_of_files import RowsOfFiles
 from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.option_values import OptionValues
@@ -24,6 +26,8 @@ from server.ingest.source_kind import Options, Output, SourceContext, SourceDefi
 from server.ingest.upstream import Changes, Upstream, UpstreamError
 
 POLL_US = 1_000_000  # default of POLL INTERVAL
+FILES_MAX = 1_000  # whose rows are committed together
+POLL_S_MIN = 0.01  # a search for files takes a thread and the event loop for about a millisecond
 
 
 class FileSource:
@@ -50,8 +54,10 @@ class FileSource:
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         (target,) = targets
         format = format_of(definition)
-        files = _Files(definition, format, target, context.statistics)
         envelope = Envelope.NONE if definition.format is None else definition.format.envelope
+        # Errors of the other envelopes name the file of a read.
+        files_max = FILES_MAX if envelope is Envelope.NONE else 1
+        files = _Files(definition, format, target, context.statistics, files_max)
         if envelope in ROW_ENVELOPES:
             return RowsOfFiles(files, envelope, target, context)
         if envelope is not Envelope.MATERIALIZE:
@@ -98,16 +104,19 @@ class _Files:
     """
 
     def __init__(
-        self, definition: SourceDefinition, format: FileFormat, target: Target, statistics: Statistics
+        self, definition: SourceDefinition, format: FileFormat, target: Target, statistics: Statistics, files_max: int
     ) -> None:
+        """`files_max`: of one read."""
         self._pattern = definition.options["path"]
         poll_us = OptionValues(definition.options).microseconds("poll interval")
-        self._poll_s = (POLL_US if poll_us is None else poll_us) / 1e6
+        self._poll_s = max((POLL_US if poll_us is None else poll_us) / 1e6, POLL_S_MIN)
         self._format = format
         self._reader = FileReader(format)
         self._target = target
         self._statistics = statistics
+        self._files_max = files_max
         self._positions: dict[str, int] = {}
+        self._unread: deque[tuple[str, int]] = deque()  # as of `_changed`, those that were not read since
         self._sizes: dict[str, int] = {}  # of files that have been read to this size
         self._schema: bytes | None = None  # of the state
         self._rest: dict[str, tuple[int, int]] = {}  # of files that end within a record: where it begins, its bytes
@@ -142,23 +151,21 @@ class _Files:
     async def open(self, state: State) -> None:
         paths = {key: value for key, value in state.items() if key != SCHEMA}
         self._positions = {path: int(value) for path, value in paths.items() if value is not None}
+        self._unread.clear()
         self._sizes = {}
         self._rest = {}
         self._schema = state.get(SCHEMA)
         if isinstance(self._format, AvroFiles):
             schema = None if self._schema is None else self._schema.decode()
             self._format.resume(self._target.output.columns, schema)
+        elif isinstance(self._format, Text | Parquet):
+            self._format.resume(self._target.output.columns)
 
     async def read(self, bytes_max: int) -> Changes:
         while True:
-            found = await self._next(bytes_max)
-            if found is not None:
-                tables, path, position = found
-                self._positions[path] = position
-                self._statistics.messages_received += sum(table.num_rows for table in tables)
-                self._statistics.bytes_received += sum(table.nbytes for table in tables)
-                state = {path: b"%d" % position, **self._new_schema()}
-                return Changes({self._target.id: tables} if tables else {}, state)
+            changes = await self._next(bytes_max)
+            if changes is not None:
+                return changes
             self.idle()
             await self._reader.close()
             await asyncio.sleep(self._poll_s)
@@ -176,31 +183,59 @@ class _Files:
     async def close(self) -> None:
         await self._reader.close()
 
-    async def _next(self, bytes_max: int) -> tuple[list[pa.Table], str, int] | None:
-        """The next rows of the first file that has some, its path, and the position after them."""
-        for path, length in await asyncio.to_thread(self._changed):
+    async def _next(self, bytes_max: int) -> Changes | None:
+        """The next rows, of the first files that have some, and the positions after them. None if no file has any.
+
+        The files are searched again when all that were found have been read: their number may be large.
+        """
+        if not self._unread:
+            self._unread.extend(await asyncio.to_thread(self._changed))
+        tables: list[pa.Table] = []
+        state: dict[str, bytes | None] = {}
+        size = 0
+        while self._unread and size < bytes_max and len(state) < self._files_max:
+            path, length = self._unread[0]
             position = self._positions.get(path, 0)
             try:
-                part = await self._reader.part(Path(path), position, bytes_max)
-            except OSError as error:
-                raise UpstreamError(f'could not read file "{path}": {error.strerror or error}') from None
-            except pa.ArrowException as error:
-                raise UpstreamError(f'could not read file "{path}": {error}') from None
-            if part.size < position:
-                raise PgError(
-                    SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    f'file "{path}" was truncated',
-                    detail=f"It ends at {part.size}, and was read up to {position}.",
-                    hint="Files of a source may only grow. Drop the source and create it again.",
-                )
+                part = await self._part(path, position, bytes_max - size)
+            except (PgError, UpstreamError):
+                if state:
+                    break  # the rows before are committed first
+                raise
             if part.end > position:
                 self._rest.pop(path, None)
-                return part.tables, path, part.end
-            if part.size > position:
+                self._positions[path] = part.end
+                state[path] = b"%d" % part.end
+                tables += part.tables
+                size += sum(table.nbytes for table in part.tables)
+            elif part.size > position:
                 self._rest_at[path] = monotonic()
                 self._rest[path] = position, part.size - position
-            self._sizes[path] = length
-        return None
+            if part.end in (position, part.size):
+                self._sizes[path] = length
+                self._unread.popleft()
+        if not state:
+            return None
+        self._statistics.messages_received += sum(table.num_rows for table in tables)
+        self._statistics.bytes_received += size
+        return Changes({self._target.id: tables} if tables else {}, {**state, **self._new_schema()})
+
+    async def _part(self, path: str, position: int, bytes_max: int) -> Part:
+        """Reads a part of a file. PgError if it was truncated or is invalid, UpstreamError if it cannot be read."""
+        try:
+            part = await self._reader.part(Path(path), position, bytes_max)
+        except OSError as error:
+            raise UpstreamError(f'could not read file "{path}": {error.strerror or error}') from None
+        except pa.ArrowException as error:
+            raise UpstreamError(f'could not read file "{path}": {error}') from None
+        if part.size < position:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'file "{path}" was truncated',
+                detail=f"It ends at {part.size}, and was read up to {position}.",
+                hint="Files of a source may only grow. Drop the source and create it again.",
+            )
+        return part
 
     def _changed(self) -> list[tuple[str, int]]:
         """The files that may have further rows, and their lengths in bytes, in the order of their names."""

@@ -68,9 +68,8 @@ class Failures:
                 continue
             self.live[id] = failure
             state[f"{self.prefix}{_PREFIX}{id}"] = json.dumps(asdict(failure)).encode()
-        if self.count_invalid is not None and (new := [failure for failure in changes.values() if failure]):
-            place = (new[-1].detail or "").rstrip(".")
-            self.count_invalid(len(new), f"{place}: {new[-1].message}")
+        if new := [failure for failure in changes.values() if failure]:
+            self.count(len(new), new[-1].detail or "", new[-1].message)
         if len(self.live) > ERRORS_MAX:
             raise PgError(
                 SqlState.DATA_EXCEPTION,
@@ -79,6 +78,11 @@ class Failures:
                 hint="Drop the source and create it with the format of the topic.",
             )
         return state
+
+    def count(self, number: int, place: str, reason: str) -> None:
+        """Counts messages that could not be decoded. `place`, `reason`: of the last one."""
+        if self.count_invalid is not None:
+            self.count_invalid(number, f"{place.rstrip('.')}: {reason}")
 
     def error(self, current: CollectionError | None) -> CollectionError | None:
         """The error of the output: `current`, the last one, while it is live; otherwise another live error."""

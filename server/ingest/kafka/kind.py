@@ -80,7 +80,7 @@ class KafkaKind:
         except UpstreamError as error:
             raise _failed(error) from None
         if "transaction topic" in options:
-            _check_topics(definition.present, [topic for topic, _ in topics])
+            _check_topics(definition.present or frozenset(), [topic for topic, _ in topics])
         return found
 
     async def _checked(self, definition: SourceDefinition, topic: str) -> None:
@@ -94,8 +94,11 @@ class KafkaKind:
         """PgError if the topic does not exist, or is compacted although the envelope needs every message."""
         consumer = TopicConsumer(definition.connection, topic, "tidewire-validation")
         try:
-            if await consumer.partitions() is None:
+            partitions = await consumer.partitions()
+            if partitions is None:
                 raise deleted(topic)
+            if topic != definition.options.get("transaction topic"):
+                Start.of(definition.options).check(topic, partitions)
             is_classic = definition.format is not None and definition.format.envelope is Envelope.DEBEZIUM
             if is_classic and await consumer.is_compacted():
                 raise PgError(

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from protocol.pgwire.errors import PgError, SqlState
 
+_NUMBER_MAX = 2**63 - 1
+
 
 class Topic(Protocol):
     """The requests about a topic that a start depends on."""
@@ -31,17 +33,33 @@ class Start:
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, "cannot specify START TIMESTAMP and START OFFSET")
         try:
             texts = re.split(r"[\s,]+", offsets.strip(" ()[]")) if offsets is not None else []
-            return cls(tuple(map(int, texts)), None if timestamp is None else int(timestamp))
+            found = cls(tuple(map(int, texts)), None if timestamp is None else int(timestamp))
         except ValueError:
             raise PgError(
                 SqlState.INVALID_PARAMETER_VALUE, "START OFFSET must be a list of integers, START TIMESTAMP an integer"
             ) from None
+        if any(abs(number) > _NUMBER_MAX for number in (*found.offsets, found.timestamp or 0)):
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                "START OFFSET or START TIMESTAMP is out of range",
+                hint=f"Use integers from -{_NUMBER_MAX} to {_NUMBER_MAX}. Timestamps are milliseconds since 1970.",
+            )
+        return found
+
+    def check(self, topic: str, partitions: int) -> None:
+        """PgError if there are offsets of partitions that the topic does not have."""
+        if len(self.offsets) > partitions:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                f'START OFFSET has {len(self.offsets)} offsets, but topic "{topic}" has {partitions} partitions',
+                hint="Write at most one offset for each partition.",
+            )
 
     async def offset(self, topic: Topic, partition: int, offsets: tuple[int, int], now_s: float) -> int:
         """The first offset to read, within the partition's `offsets`: of the first message, and after the last."""
         low, high = offsets
         if self.timestamp is not None:
-            timestamp = self.timestamp if self.timestamp >= 0 else int(now_s * 1_000) + self.timestamp
+            timestamp = self.timestamp if self.timestamp >= 0 else max(int(now_s * 1_000) + self.timestamp, 0)
             found = await topic.offset_at(partition, timestamp)
             return high if found is None else found
         if partition < len(self.offsets):

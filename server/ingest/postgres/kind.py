@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.postgres.connection import Server
-from server.ingest.postgres.publication import chosen, published_tables
+from server.ingest.postgres.publication import PublishedTable, chosen, published_tables
 from server.ingest.postgres.replication import Replication
 from server.ingest.postgres.upstream import Postgres, drop_slot
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
@@ -49,8 +49,13 @@ class PostgresSource:
         except UpstreamError as error:
             raise _unreachable(error) from error
         outputs = chosen(tables, definition.tables, publication)
+        paths = {table.reference: _paths(server.database, table) for table in tables}
         as_text, excluded = (_columns(definition.options.get(name, "")) for name in (_TEXT_COLUMNS, _EXCLUDED_COLUMNS))
-        return [_adapted(output, as_text, excluded) for output in outputs]
+        if definition.present is None:  # later, a column may have been dropped
+            every = [path for found in paths.values() for path in found.values()]
+            for option, listed in ((_TEXT_COLUMNS, as_text), (_EXCLUDED_COLUMNS, excluded)):
+                _check_listed(option, listed, every, publication)
+        return [_adapted(output, paths[output.reference], as_text, excluded) for output in outputs]
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         server = Server.of(definition.connection)
@@ -95,11 +100,35 @@ def _columns(listed: str) -> frozenset[str]:
     return frozenset(name.strip() for name in listed.strip("() ").split(",") if name.strip())
 
 
-def _adapted(output: Output, as_text: frozenset[str], excluded: frozenset[str]) -> Output:
-    """The output with the columns of TEXT COLUMNS as text and without those of EXCLUDE COLUMNS."""
+def _paths(database: str, table: PublishedTable) -> dict[str, str]:
+    """The full names of a table's columns, after a dot, by name."""
+    return {column.name: f".{database}.{table.schema}.{table.name}.{column.name}" for column in table.columns}
+
+
+def _is_named(path: str, name: str) -> bool:
+    """Whether `name`, such as `public.t.a` or `t.a`, names the column with this path."""
+    return "." in name and path.endswith(f".{name}")
+
+
+def _check_listed(option: str, listed: frozenset[str], paths: Sequence[str], publication: str) -> None:
+    """PgError if a name of an option names no column of the publication."""
+    for name in sorted(listed):
+        if not any(_is_named(path, name) for path in paths):
+            raise PgError(
+                SqlState.UNDEFINED_COLUMN,
+                f'column "{name}" of option {option.upper()} is not in publication "{publication}"',
+                hint="Write schema.table.column, with the names that PostgreSQL has.",
+            )
+
+
+def _adapted(output: Output, paths: Mapping[str, str], as_text: frozenset[str], excluded: frozenset[str]) -> Output:
+    """The output with the columns of TEXT COLUMNS as text and without those of EXCLUDE COLUMNS.
+
+    `paths`: as of `_paths`.
+    """
 
     def is_in(listed: frozenset[str], column: str) -> bool:
-        return any(f".{output.reference}.{column}".endswith(f".{name}") and "." in name for name in listed)
+        return any(_is_named(paths[column], name) for name in listed)
 
     columns = tuple(
         replace(column, type="text") if is_in(as_text, column.name) else column

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from catalog.objects.columns import Column
-from catalog.source_definition import ForTables
+from catalog.source_definition import ForTables, joined_reference, reference_parts
 from protocol.pgoutput.messages import ReplicaIdentity
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
@@ -40,7 +39,7 @@ SELECT a.attrelid AS table, a.attname AS name, a.attnotnull AS never_null, a.att
        CASE WHEN base.typnamespace = 'pg_catalog'::regnamespace
             THEN format_type(base.oid, CASE WHEN base.typcategory IN ('D', 'T') THEN NULL ELSE base.typmod END)
        END AS spelling,
-       coalesce(a.attnum = ANY (k.indkey::int2[]), false) AS is_key
+       coalesce(a.attnum = ANY (k.indkey::int2[]), false) AS is_key, a.attnum AS number
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 CROSS JOIN LATERAL (
@@ -60,15 +59,21 @@ WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a
 ORDER BY a.attrelid, a.attnum
 """
 
+_NUMBERS = """
+SELECT attrelid AS table, attname AS name, attnum AS number
+FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped
+"""
+
 COLUMNS_MAX = 1_600  # of a table of PostgreSQL
 NAME_MAX = 255  # characters; PostgreSQL has 63 bytes unless it was compiled with another NAMEDATALEN
-
-_PART = re.compile(r'("(?:[^"]|"")*")|([^."]+)')
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedColumn:
-    """`type` is the OID in PostgreSQL; `spelling` is the type of the collection's column."""
+    """`type` is the OID in PostgreSQL; `spelling` is the type of the collection's column.
+
+    `number`: PostgreSQL does not use it again for another column of the table.
+    """
 
     name: str
     type: int
@@ -76,6 +81,7 @@ class PublishedColumn:
     spelling: str
     never_null: bool
     is_key: bool
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +99,18 @@ class PublishedTable:
 
     @property
     def reference(self) -> str:
-        """`schema.table`. A part is quoted if the reference would be ambiguous otherwise."""
-        return ".".join(identifier(part) if set(part) & {".", '"'} else part for part in (self.schema, self.name))
+        """`schema.table`, with quotes if it would be ambiguous otherwise."""
+        return joined_reference((self.schema, self.name))
 
     def types_of(self, columns: Iterable[Column]) -> dict[str, tuple[int, int]]:
         """The OID and the modifier of the types of these columns, by name."""
         names = {column.name for column in columns}
         return {column.name: (column.type, column.typmod) for column in self.columns if column.name in names}
+
+    def numbers_of(self, columns: Iterable[Column]) -> dict[str, int]:
+        """The numbers of these columns, by name."""
+        names = {column.name for column in columns}
+        return {column.name: column.number for column in self.columns if column.name in names}
 
     def output(self, name: str | None) -> Output:
         columns = tuple(Column(c.name, c.spelling, nullable=not c.never_null) for c in self.columns)
@@ -129,6 +140,20 @@ async def published_tables(connection: Any, server: Server, publication: str) ->
         return await asyncio.to_thread(_with_columns, tables, columns)
 
 
+async def column_numbers(connection: Any, server: Server, tables: Sequence[int]) -> dict[int, dict[str, int]]:
+    """The present numbers of the columns of tables, by OID and name. Tables that do not exist are omitted."""
+    with server.understanding(), server.reporting():
+        return await asyncio.to_thread(_numbers, await connection.fetch(_NUMBERS, tables))
+
+
+def _numbers(columns: Iterable[Any]) -> dict[int, dict[str, int]]:
+    """The numbers in rows of _NUMBERS. TypeError or ValueError if PostgreSQL does not have such columns."""
+    found: dict[int, dict[str, int]] = {}
+    for row in columns:
+        found.setdefault(_value(row, "table", int), {})[_name(row, "name")] = _value(row, "number", int)
+    return found
+
+
 def _with_columns(tables: Iterable[Any], columns: Iterable[Any]) -> list[PublishedTable]:
     """The tables in rows of _TABLES, with the columns in rows of _COLUMNS."""
     found: dict[int, list[Any]] = {}
@@ -153,6 +178,7 @@ def _table(row: Any, columns: Iterable[Any]) -> PublishedTable:
                 _spelling(_value(column, "spelling", str, type(None))),
                 _value(column, "never_null", bool),
                 _value(column, "is_key", bool),
+                _value(column, "number", int),
             )
             for column in columns
             if (name := _name(column, "name")) and (published is None or name in published)
@@ -209,8 +235,9 @@ def chosen(tables: Sequence[PublishedTable], wanted: ForTables, publication: str
 
 def find(tables: Sequence[PublishedTable], reference: str, publication: str) -> PublishedTable:
     """The table that a reference names: `table`, `schema.table` or `database.schema.table`."""
-    parts = _parts(reference)
-    found = [table for table in tables if (table.schema, table.name)[-len(parts[-2:]) :] == tuple(parts[-2:])]
+    parts = reference_parts(reference)[-2:]
+    found = [table for table in tables if table.name == reference]  # a single name may have dots and quotes
+    found = found or [table for table in tables if (table.schema, table.name)[-len(parts) :] == parts]
     if not found:
         raise _absent(f'table "{reference}" is not', publication)
     if len(found) > 1:
@@ -221,12 +248,6 @@ def find(tables: Sequence[PublishedTable], reference: str, publication: str) -> 
             )
         found = public
     return found[0]
-
-
-def _parts(reference: str) -> list[str]:
-    """The names of a reference; each may be quoted."""
-    parts = [quoted or plain for quoted, plain in _PART.findall(reference)]
-    return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
 
 
 def _absent(what: str, publication: str) -> PgError:
@@ -264,4 +285,15 @@ def incompatibility(known: Mapping[str, tuple[int, int]], now: Mapping[str, tupl
             return f'column "{name}" was dropped or renamed'
         if now[name] != type:
             return f'the type of column "{name}" was changed'
+    return None
+
+
+def replacement(known: Mapping[str, int], now: Mapping[str, int]) -> str | None:
+    """The column that ALTER TABLE dropped and added again with the same name; None if there is none.
+
+    Both map the names of columns to their numbers. Rows that were not changed since have other values in it.
+    """
+    for name, number in known.items():
+        if now.get(name, number) != number:
+            return f'column "{name}" was dropped and added again'
     return None

@@ -18,6 +18,7 @@ import pyarrow as pa
 from catalog.batches import Payload
 from catalog.ids import ObjectId
 from catalog.log import Log
+from protocol.pgwire.copy_errors import Place
 from protocol.pgwire.copy_in import GATHER_BYTES, CopyDecoder, record_too_long
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.errors import PgError
@@ -245,7 +246,7 @@ class _RangeRows:
         try:
             batches = await asyncio.to_thread(decode)
         except PgError as error:
-            self._copy.error = error
+            self._copy.error = self._unusable(error)
             return
         self._statistics.bytes_received += sum(batch.nbytes for batch in batches)
         rows = sum(batch.num_rows for batch in batches)
@@ -255,6 +256,15 @@ class _RangeRows:
         self._bytes += sum(batch.nbytes for batch in batches)
         if self._bytes >= PAYLOAD_BYTES:
             await self._write()
+
+    def _unusable(self, error: PgError) -> PgError:
+        """The error of the table for an error of COPY."""
+        layout = self._copy.layout
+        column = Place(layout.reference).column_of(error)
+        for position, known in enumerate(layout.columns):
+            if known.name == column:
+                return layout.unusable(position, error)
+        return PgError(error.sqlstate, f'table "{layout.reference}": {error.message}', hint=error.hint)
 
     async def _write(self) -> None:
         batches, self._batches, self._bytes = self._batches, [], 0

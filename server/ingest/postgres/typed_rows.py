@@ -19,6 +19,8 @@ from protocol.pgwire.decode import BadValue, parse_text_column
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 
+RECREATE = "Drop the collection and create it again."
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -115,6 +117,7 @@ def _rows(layout: Layout, tuples: Tuples, columns: Sequence[int], wanted: Sequen
             raise PgError(
                 SqlState.NOT_NULL_VIOLATION,
                 f'table "{layout.reference}": null value in column "{name}", which was NOT NULL',
+                hint=RECREATE,
             )
         arrays.append(layout.parse(position, texts))
         masks.append(unchanged)

@@ -35,12 +35,19 @@ from protocol.pgoutput.rows import relations_of
 from protocol.pgoutput.stream import format_lsn, parse_lsn, timeline_end
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.postgres.connection import Server
-from server.ingest.postgres.publication import PublishedTable, find, incompatibility, published_tables
+from server.ingest.postgres.publication import (
+    PublishedTable,
+    column_numbers,
+    find,
+    incompatibility,
+    published_tables,
+    replacement,
+)
 from server.ingest.postgres.replication import Replication, identifier
 from server.ingest.postgres.snapshot import TableCopy, copy_tables
 from server.ingest.postgres.table_writer import THREAD_BYTES, Messages, TableWriter
 from server.ingest.postgres.transactions import NEVER, Item, Stretch, Transactions
-from server.ingest.postgres.typed_rows import Layout
+from server.ingest.postgres.typed_rows import RECREATE, Layout
 from server.ingest.source_kind import SourceContext, Target
 from server.ingest.upstream import Changes, UpstreamError
 from server.runtime.threads import thread_to_the_end
@@ -50,7 +57,6 @@ SILENT_UPDATES = 30  # status updates without an answer, after which the connect
 ANSWER_S = 60.0  # for the queries and commands before the stream
 IDLE_LSN_S = 10.0  # how often the position is committed while other tables of the server are written
 LSN, SYSTEM, TIMELINE = "lsn", "system", "timeline"
-RECREATE = "Drop the collection and create it again."
 RECREATE_SOURCE = "Drop the source and create it again."
 
 _SLOT = """
@@ -66,19 +72,22 @@ log = structlog.get_logger()
 class _Known:
     """A table as it was at its snapshot.
 
-    `columns`: the OID and the modifier of the type of each column of the collection.
+    `columns`: the OID and the modifier of the type of each column of the collection. `numbers`: of the columns in the
+    table; {} if an earlier version stored it.
     """
 
     oid: int
     columns: dict[str, tuple[int, int]]
+    numbers: dict[str, int]
 
     def stored(self) -> bytes:
-        return json.dumps({"oid": self.oid, "columns": self.columns}).encode()
+        return json.dumps({"oid": self.oid, "columns": self.columns, "numbers": self.numbers}).encode()
 
     @classmethod
     def restored(cls, stored: bytes) -> _Known:
         value = json.loads(stored)
-        return cls(value["oid"], {name: (type, mod) for name, (type, mod) in value["columns"].items()})
+        columns = {name: (type, mod) for name, (type, mod) in value["columns"].items()}
+        return cls(value["oid"], columns, value.get("numbers", {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +381,8 @@ class Postgres:
                 copy.abandon(self._context.coordinator.log)
                 self._stop(copy.id, copy.error)
                 continue
-            known = _Known(copy.table.oid, copy.table.types_of(copy.layout.columns))
+            columns = copy.layout.columns
+            known = _Known(copy.table.oid, copy.table.types_of(columns), copy.table.numbers_of(columns))
             self._add(copy.id, known)
             self._due[_table_key(copy.id)] = known.stored()
             payloads += [(copy.id, payload) for payload in copy.payloads]
@@ -411,6 +421,7 @@ class Postgres:
     async def _apply(self, items: Sequence[Item]) -> None:
         """Gives the messages to the writers of their tables."""
         waiting: dict[int, list[Messages]] = {}
+        numbers = await self._numbers([item.id for item in items if isinstance(item, Relation)])
         for item in items:
             match item:
                 case Stretch(data, starts, ends):
@@ -425,10 +436,10 @@ class Postgres:
                         waiting.setdefault(oid, []).append(messages)
                 case Relation():
                     # Others are not kept, because their number is not bounded.
-                    if self._is_read(item.id) and self._relations.get(item.id) != item:
+                    if self._is_read(item.id):
                         await self._write(item.id, waiting.pop(item.id, []))
                         self._relations[item.id] = item
-                        self._check_columns(item)
+                        self._check_columns(item, numbers.get(item.id, {}))
                         await asyncio.sleep(0)  # other tasks of the event loop
                 case Truncate():
                     for oid in item.relations:
@@ -455,11 +466,28 @@ class Postgres:
         """Whether a collection has the relation, or will have it after the snapshot."""
         return bool(self._tables.get(oid)) or any(copy.table.oid == oid for copy in self._staged)
 
-    def _check_columns(self, relation: Relation) -> None:
-        """Stops the table if an ALTER TABLE made it incompatible with its collection."""
+    async def _numbers(self, oids: Sequence[int]) -> dict[int, dict[str, int]]:
+        """The present numbers of the columns of those tables that are read, by OID and name.
+
+        The description of a relation has none. PostgreSQL sends it before the first change of a connection, and again
+        before the first change after an ALTER TABLE.
+        """
+        read = sorted({oid for oid in oids if self._is_read(oid)})
+        if not read:
+            return {}
+        async with self._answering():
+            connection = await self._server.connect()
+            try:
+                return await column_numbers(connection, self._server, read)
+            finally:
+                connection.terminate()
+
+    def _check_columns(self, relation: Relation, numbers: Mapping[str, int]) -> None:
+        """Stops the table if an ALTER TABLE made it incompatible with its collection. `numbers`: of its columns now."""
         now = {column.name: (column.type, column.typmod) for column in relation.columns}
         for table in list(self._tables.get(relation.id, ())):
-            if (reason := incompatibility(table.known.columns, now)) is not None:
+            reason = incompatibility(table.known.columns, now) or replacement(table.known.numbers, numbers)
+            if reason is not None:
                 reference = self._layouts[table.id].reference
                 self._stop(
                     table.id, PgError(SqlState.DATATYPE_MISMATCH, f'table "{reference}": {reason}', hint=RECREATE)

@@ -21,6 +21,10 @@ $ set-regex match="^(Failed to decode JSON).*" replacement=$1
 > SELECT key, reason, data FROM inline WHERE reason IS NOT NULL
 "\"b\"" "Failed to decode JSON" <null>
 
+> SELECT invalid_messages, last_invalid_message LIKE 'Topic "testdrive-inline-${testdrive.seed}", partition 0, offset 1: Failed%'
+  FROM mz_internal.mz_source_statistics JOIN mz_sources USING (id) WHERE name = 'inline'
+1 true
+
 $ kafka-ingest topic=inline format=bytes key-format=bytes
 "a":]
 "b":2

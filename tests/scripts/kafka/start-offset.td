@@ -35,6 +35,9 @@ a2
 b0
 b1
 
+! CREATE SOURCE many FROM KAFKA CONNECTION k (TOPIC 'testdrive-starts-${testdrive.seed}', START OFFSET (0, 0, 0)) FORMAT TEXT
+exact: START OFFSET has 3 offsets, but topic "testdrive-starts-${testdrive.seed}" has 2 partitions
+
 # An offset after the end begins at the end.
 > CREATE SOURCE beyond FROM KAFKA CONNECTION k (TOPIC 'testdrive-starts-${testdrive.seed}', START OFFSET (100, 100)) FORMAT TEXT
 

@@ -97,6 +97,42 @@ def test_tables_are_added_one_by_one(connection: psycopg.Connection, upstream: p
     connection.execute("DROP SOURCE s CASCADE")
 
 
+def test_names_with_dots_and_quotes(connection: psycopg.Connection, upstream: psycopg.Connection) -> None:
+    upstream.execute("""
+        CREATE TABLE app."a.b" (id int PRIMARY KEY); INSERT INTO app."a.b" VALUES (1);
+        CREATE TABLE app."c""d.e" (id int PRIMARY KEY); INSERT INTO app."c""d.e" VALUES (2);
+        CREATE PUBLICATION pub FOR ALL TABLES
+    """)
+    tables = 'FOR TABLES (app."a.b" AS one, "c""d.e" AS two)'
+    connection.execute(f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'pub') {tables}".encode())
+    until(connection, "one", [(1,)])
+    until(connection, "two", [(2,)])
+    connection.execute('CREATE TABLE three FROM SOURCE s (REFERENCE app."c""d.e")')
+    until(connection, "three", [(2,)])
+    for kind, name, text in (
+        ("SOURCE", "s", 'FOR TABLES (app."a.b" AS one, app."c""d.e" AS two)'),
+        ("TABLE", "three", 'FROM SOURCE materialize.public.s (REFERENCE app."c""d.e")'),
+    ):
+        row = connection.execute(f"SHOW CREATE {kind} {name}".encode()).fetchone()
+        assert row is not None
+        assert text in row[1]
+    connection.execute("DROP SOURCE s CASCADE")
+
+
+def test_columns_are_named_with_or_without_their_database(
+    connection: psycopg.Connection, upstream: psycopg.Connection
+) -> None:
+    upstream.execute("CREATE TABLE app.t (id int, a int, b int); CREATE PUBLICATION pub FOR ALL TABLES")
+    database = upstream.info.dbname
+    options = f"EXCLUDE COLUMNS ({database}.app.t.a), TEXT COLUMNS (t.b)"
+    connection.execute(f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'pub', {options})".encode())
+    connection.execute("CREATE TABLE t FROM SOURCE s (REFERENCE app.t)")
+    assert [row[0::2] for row in connection.execute("SHOW COLUMNS FROM t")] == [("id", "integer"), ("b", "text")]
+    upstream.execute("ALTER TABLE app.t DROP COLUMN a; ALTER TABLE app.t ADD c int")
+    connection.execute("DROP TABLE t; CREATE TABLE t FROM SOURCE s (REFERENCE app.t)")  # although `a` does not exist
+    connection.execute("DROP SOURCE s CASCADE")
+
+
 @pytest.mark.parametrize(
     ("options", "tables", "state", "message"),
     [
@@ -105,6 +141,18 @@ def test_tables_are_added_one_by_one(connection: psycopg.Connection, upstream: p
         ("PUBLICATION 'pub'", "FOR TABLES (app.nix)", "42P01", 'table "app.nix" is not in publication "pub"'),
         ("PUBLICATION 'pub'", "FOR SCHEMAS (nix)", "42P01", 'schema "nix" has no table in publication "pub"'),
         ("PUBLICATION 'pub'", "FOR TABLES (app.nothing)", "0A000", 'table "app.nothing" has no columns'),
+        (
+            "PUBLICATION 'pub', EXCLUDE COLUMNS (app.t.idd)",
+            "",
+            "42703",
+            'column "app.t.idd" of option EXCLUDE COLUMNS is not in publication "pub"',
+        ),
+        (
+            "PUBLICATION 'pub', TEXT COLUMNS (id)",
+            "FOR TABLES (app.t)",
+            "42703",
+            'column "id" of option TEXT COLUMNS is not in publication "pub"',
+        ),
     ],
 )
 def test_what_postgresql_does_not_have_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import glob
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format, ForTables
 from protocol.pgwire import copy_text
 from protocol.pgwire.errors import PgError, SqlState
-from server.ingest.files import file_format
+from server.ingest.files import file_format, file_source
 from server.ingest.files.file_format import format_of
 from server.ingest.files.file_source import FileSource
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
@@ -71,6 +72,36 @@ async def test_csv_is_read_in_pieces_and_as_it_grows(tmp_path: Path) -> None:
     assert await rows_of(source, state, 1) == [(4, "incomplete")]
     (tmp_path / "b.csv").write_text("5,five\n")
     assert await rows_of(source, state, 1) == [(5, "five")]
+
+
+async def test_many_files_are_searched_once_and_committed_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = 0
+
+    def found(pattern: str) -> list[str]:
+        nonlocal searched
+        searched += 1
+        return sorted(glob.glob(pattern))
+
+    for number in range(30):
+        (tmp_path / f"{number:02}.csv").write_text(f"{number},x\n")
+    (tmp_path / "20.csv").write_text("bad\n")
+    monkeypatch.setattr(file_source, "_found", found)
+    monkeypatch.setattr(file_source, "FILES_MAX", 12)
+    source = definition(tmp_path / "*.csv", Encoding("csv"), *TYPED)
+    (output,) = await FileSource().outputs(source)
+    upstream = upstream_of(source, output)
+    await upstream.open({})
+    searched = 0
+    first, second = await upstream.read(10**6), await upstream.read(10**6)
+    assert [len(first.state), len(second.state)] == [12, 8]  # those before the bad one
+    assert [n for table in first.writes[ID] for n in table["c0"].to_pylist()] == list(range(12))
+    for _ in range(2):
+        with pytest.raises(PgError, match=r"20\.csv"):
+            await upstream.read(10**6)
+    assert searched == 1
+    await upstream.close()
 
 
 values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=5)
@@ -122,6 +153,64 @@ async def test_header_names_the_columns(tmp_path: Path) -> None:
     (output,) = await FileSource().outputs(source)
     assert output.columns == (Column("x", "text"), Column("y", "text"))
     assert await rows_of(source, {}, 1) == [("1", "2")]
+
+
+async def test_a_header_with_a_byte_order_mark_and_quoted_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfx,"y, ""z"""\n1,2\n')
+    source = definition(tmp_path / "a.csv", Encoding("csv", options={"header": "true"}))
+    (output,) = await FileSource().outputs(source)
+    assert output.columns == (Column("x", "text"), Column('y, "z"', "text"))
+    assert await rows_of(source, {}, 1) == [("1", "2")]
+
+
+@pytest.mark.parametrize("header", ["y,x", "x", "x,y,z", "X,y"])
+@pytest.mark.parametrize("names", [{}, {"names": "x,y"}])
+async def test_a_file_with_another_header_ends_the_source(tmp_path: Path, names: dict[str, str], header: str) -> None:
+    """Its values would be in the wrong columns."""
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    source = definition(tmp_path / "*.csv", Encoding("csv", options={"header": "true", **names}))
+    state: dict[str, bytes] = {}
+    assert await rows_of(source, state, 1) == [("1", "2")]
+    (tmp_path / "b.csv").write_text(f"{header}\n{header}\n")
+    with pytest.raises(PgError, match=r"header of file .*/b\.csv. does not have the columns of the source") as caught:
+        await rows_of(source, state, 1)
+    assert caught.value.detail == f"The columns are x, y, and the header is {header.replace(',', ', ')}."
+
+
+async def test_a_definition_with_another_header_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("X,y")
+    source = definition(tmp_path / "*.csv", Encoding("csv", options={"header": "true", "names": "x,y"}))
+    assert await FileSource().outputs(source)  # the header is not complete
+    (tmp_path / "a.csv").write_text("X,y\n")
+    with pytest.raises(PgError, match="does not have the columns of the source") as caught:
+        await FileSource().outputs(source)
+    assert caught.value.hint is not None
+    assert "must quote names with capitals" in caught.value.hint
+
+
+async def test_parquet_with_dictionaries(tmp_path: Path) -> None:
+    """As pandas writes categories."""
+    values = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"))
+    (output,) = await FileSource().outputs(source)
+    assert output.columns == (Column("v", "text"),)
+    assert await rows_of(source, {}, 1) == [("a",), ("b",), (None,), ("a",)]
+
+
+async def test_columns_of_parquet_are_found_by_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1], "y": [2]}), tmp_path / "a.parquet")
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"))
+    state: dict[str, bytes] = {}
+    assert await rows_of(source, state, 1) == [(1, 2)]
+    pq.write_table(pa.table({"z": [0], "y": [4], "x": [3]}), tmp_path / "b.parquet")
+    assert await rows_of(source, state, 1) == [(3, 4)]
+    pq.write_table(pa.table({"y": ["t"], "x": [5]}), tmp_path / "c.parquet")
+    with pytest.raises(PgError, match='cannot convert "t" to int8'):
+        await rows_of(source, state, 1)
+    pq.write_table(pa.table({"x": [5]}), tmp_path / "c.parquet")
+    with pytest.raises(PgError, match=r'c\.parquet" has no column "y"'):
+        await rows_of(source, state, 1)
 
 
 async def test_lines_of_json_and_text(tmp_path: Path) -> None:

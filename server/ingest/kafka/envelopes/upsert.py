@@ -107,6 +107,7 @@ class UpsertEnvelope(Envelope):
             self._output = self._open()
         old, numbers = await self._output.find(last.keys)
         new = await worked(messages, self._new, decoded, last, old, numbers)
+        self._count_inline(decoded, last)
         self._output.rows.keep()
         state = self.failures.changed(last.failures)
         if old.num_rows == 0:
@@ -182,6 +183,13 @@ class UpsertEnvelope(Envelope):
                 text = f"{_PREFIX}Value error: {decoded.value.reason(row)}, decoded key: {_text(values)}"
                 changed[id] = CollectionError(text, decoded.detail(row, self._topic), _VALUE_HINT)
         return changed
+
+    def _count_inline(self, decoded: Decoded, last: _Last) -> None:
+        """Counts the values that could not be decoded and have become rows."""
+        failed = last.chosen[last.failed[last.chosen]]
+        if self._layout.error is not None and len(failed):
+            row = int(failed[-1])
+            self.failures.count(len(failed), decoded.detail(row, self._topic), decoded.value.reason(row))
 
     def _with_errors(self, new: pa.Table, value: Part, failed: Mask) -> pa.Table:
         """Rows of values that cannot be decoded have the reason in the error column, and NULL in those of the value."""

@@ -105,7 +105,11 @@ def _part(
 def _count(encoding: Encoding) -> int:
     text = encoding.options.get("columns", "")
     if not text.isdecimal() or not 1 <= int(text) <= 1_600:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "FORMAT CSV requires the number of columns")
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            "FORMAT CSV requires the number of columns",
+            hint="Write FORMAT CSV WITH n COLUMNS. Messages have no header.",
+        )
     return int(text)
 
 

@@ -12,9 +12,12 @@ from server.sql.grammar.token_reader import TokenReader
 _INTERVAL_HINT = "All sources and tables have the interval that the server was started with (--timestamp-interval)."
 
 STORAGE_HINT = "Omit it: the server determines how rows are stored. RETAIN HISTORY FOR is the only option."
+COLUMNS_HINT = "Name the columns in CREATE SOURCE: (PUBLICATION 'name', TEXT COLUMNS (schema.table.column, ...))."
 # What to do instead of options of Materialize and RisingWave, by their first word.
 _OPTION_HINTS = {
     "connector": SOURCES_HINT,
+    "exclude": COLUMNS_HINT.replace("TEXT", "EXCLUDE"),
+    "text": COLUMNS_HINT,
     "refresh": "Omit it: a materialized view is always up to date.",
 }
 # How full PostgreSQL leaves a page, and when it vacuums. pgbench and schema dumps contain them.
@@ -47,7 +50,8 @@ def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
             raise tokens.not_supported("option TIMESTAMP INTERVAL", _INTERVAL_HINT)
         option = tokens.ahead(2).value
         if option in _OPTION_HINTS:
-            raise tokens.not_supported(f"option {option.upper()}", _OPTION_HINTS[option])
+            words = [option, "columns"] if tokens.ahead(3).value == "columns" else [option]
+            raise tokens.not_supported(f"option {' '.join(words).upper()}", _OPTION_HINTS[option])
         raise tokens.not_supported(unsupported, STORAGE_HINT)
     tokens.expect("with")
     return _parse_retain_history(tokens)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catalog.source_definition import ForTables
+from catalog.source_definition import ForTables, joined_reference
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.objects import SOURCES_HINT, parse_in_cluster
-from server.sql.grammar.rules.retention import parse_retain_option
+from server.sql.grammar.rules.retention import COLUMNS_HINT, parse_retain_option
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.sources import (
     AddSubsources,
@@ -28,6 +28,7 @@ from server.sql.grammar.statements.sources import (
 )
 from server.sql.grammar.token_reader import TokenReader
 
+_PARTITIONS_HINT = "Omit it: new partitions of a topic are found within 10 seconds."
 REFERENCE_PARTS_MAX = 32  # the names of topics contain dots
 _TLS = ("ssl key", "ssl certificate", "ssl certificate authority")
 CONNECTION_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -208,6 +209,8 @@ def _parse_option(tokens: TokenReader, known: Sequence[str], of: str, expression
 
 def _parse_option_name(tokens: TokenReader, known: Sequence[str], of: str) -> Ident:
     position = tokens.token.start + 1
+    if tokens.at_all("topic", "metadata", "refresh", "interval"):
+        raise tokens.not_supported("option TOPIC METADATA REFRESH INTERVAL", _PARTITIONS_HINT)
     for name in sorted(known, key=len, reverse=True):
         if tokens.take(*name.split()):
             return Ident(name, position)
@@ -258,7 +261,7 @@ def parse_create_source(tokens: TokenReader, start: int) -> CreateSource:
         system = tokens.choose("kafka", "postgres")
         tokens.expect("connection")
         connection = tokens.name()
-        options = parse_options(tokens, SOURCE_OPTIONS[system], f"FROM {system.upper()}")
+        options = parse_options(tokens, SOURCE_OPTIONS[system], f"FROM {system.upper()}") if tokens.at("(") else ()
     elif tokens.take("file"):
         system, position = "file", tokens.token.start + 1
         path = Option("path", tokens.string(), position)
@@ -351,7 +354,7 @@ def _parse_reference(tokens: TokenReader) -> tuple[str, str | None]:
 
 
 def _parse_qualified(tokens: TokenReader) -> str:
-    return ".".join(tokens.name(REFERENCE_PARTS_MAX).parts)
+    return joined_reference(tokens.name(REFERENCE_PARTS_MAX).parts)
 
 
 def parse_create_source_table(
@@ -360,7 +363,13 @@ def parse_create_source_table(
     """FROM SOURCE source (REFERENCE reference) [formats] [WITH (RETAIN HISTORY ...)]"""
     tokens.expect("from", "source")
     source = tokens.name()
-    tokens.expect("(")
+    if not tokens.take("("):
+        raise PgError(
+            SqlState.SYNTAX_ERROR,
+            "CREATE TABLE FROM SOURCE requires a REFERENCE",
+            hint="Write FROM SOURCE name (REFERENCE reference), with a topic or a table of the external system.",
+            position=tokens.token.start + 1,
+        )
     tokens.expect_one_of("reference")
     tokens.take("=")
     position = tokens.token.start + 1
@@ -393,6 +402,7 @@ def parse_add_subsources(tokens: TokenReader, start: int, name: Name, exists: bo
     if not (tokens.take("subsource") or tokens.take("table")):
         raise tokens.expected("SUBSOURCE")
     tables = ForTables(tables=tokens.comma_list(lambda: _parse_reference(tokens)))
+    tokens.reject("ADD SUBSOURCE with options", "with", hint=COLUMNS_HINT)
     return AddSubsources(*tokens.text_from(start), name, tables, exists)
 
 
