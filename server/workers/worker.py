@@ -23,11 +23,11 @@ from server.runtime.memory import data_bytes, limit_memory
 from server.workers.messages import (
     CALL,
     FAILED,
+    HEADER,
     REQUEST,
     RESULT,
     STARTED,
     Call,
-    framed,
     out_of_memory,
     read_message,
 )
@@ -49,7 +49,7 @@ class _Server:
     sink: BinaryIO
 
     def call(self, name: str, *arguments: Any) -> Any:
-        self.send(framed(CALL, pickle.dumps((name, arguments))))
+        self.send(CALL, pickle.dumps((name, arguments)))
         message = read_message(self.source)
         if message is None:
             raise SystemExit
@@ -58,8 +58,10 @@ class _Server:
             raise pickle.loads(body)
         return pickle.loads(body)
 
-    def send(self, message: bytes) -> None:
-        self.sink.write(message)
+    def send(self, kind: bytes, body: bytes, *, last: bool = False) -> None:
+        """Does not copy the body, which may take most of the memory."""
+        self.sink.write(HEADER.pack(kind, last, len(body)))
+        self.sink.write(body)
         self.sink.flush()
 
 
@@ -93,7 +95,7 @@ def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO, growth_max: int) -
         now = data_bytes() or 0
         used = now if used is None else used  # measured after the first request, which loads what all requests need
         last = now > used + growth_max or len(body) > growth_max
-        server.send(framed(kind, body, last=last))
+        server.send(kind, body, last=last)
         if last:
             return
 
@@ -112,7 +114,7 @@ def main() -> None:
     serve: Serve = pkgutil.resolve_name(sys.argv[1])()
     memory_max = int(sys.argv[2])
     limit_memory(memory_max)
-    _Server(sys.stdin.buffer, sys.stdout.buffer).send(framed(STARTED, b""))
+    _Server(sys.stdin.buffer, sys.stdout.buffer).send(STARTED, b"")
     serve_all(serve, sys.stdin.buffer, sys.stdout.buffer, int(memory_max * GROWTH_PART))
 
 

@@ -21,6 +21,8 @@ from server.sql.functions.table import TABLES
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from server.workers import pool
+from server.workers.messages import REQUEST, Call, framed
+from server.workers.worker import Serve
 from tests.server.states import empty_state
 
 pytestmark = pytest.mark.slow
@@ -156,6 +158,25 @@ async def test_a_worker_returns_sqlstate_and_message_of_an_error() -> None:
 async def test_an_expression_that_needs_too_much_memory_is_53200(text: str) -> None:
     with pytest.raises(PgError) as caught:
         await evaluated(text)
+    assert caught.value.sqlstate == SqlState.OUT_OF_MEMORY
+
+
+def large_answers() -> Serve:
+    """A service of workers that answers each request with so many bytes."""
+
+    def serve(request: bytes, call: Call) -> bytes:
+        return bytes(int(request))
+
+    return serve
+
+
+async def test_an_answer_of_which_memory_holds_no_second_copy_is_53200() -> None:
+    workers = pool.WorkerPool("tests.server.evaluation.test_evaluation:large_answers", 1, memory_bytes=256 << 20)
+    try:
+        with pytest.raises(PgError) as caught:
+            await workers.run(framed(REQUEST, b"150000000"))
+    finally:
+        await workers.close()
     assert caught.value.sqlstate == SqlState.OUT_OF_MEMORY
 
 
