@@ -35,8 +35,8 @@ def _interval(months: int, days: int, nanoseconds: int) -> pa.MonthDayNano:
 copyreg.pickle(pa.MonthDayNano, lambda value: (_interval, tuple(value)))
 
 
-def framed(kind: bytes, body: bytes, *, last: bool = False) -> bytes:
-    return HEADER.pack(kind, last, len(body)) + body
+def framed(kind: bytes, body: bytes) -> bytes:
+    return HEADER.pack(kind, False, len(body)) + body
 
 
 def read_message(source: BinaryIO) -> tuple[bytes, bytes] | None:
