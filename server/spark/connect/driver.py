@@ -66,8 +66,7 @@ class RemoteDriver:
             )
 
     def cancel_jobs(self, group: str) -> None:
-        path = self._paths[group.partition("/")[0]]
-        threading.Thread(target=path.interrupt, name=f"tidewire-cancel-{group}", args=(group,), daemon=True).start()
+        self._paths[group.partition("/")[0]].interrupt(group)
 
     def terminate(self) -> bool:
         """Closes the connection, so that pending calls fail. Always returns False: the cause is not known."""

@@ -5,10 +5,10 @@ before it, which creates the temporary view; a table larger than PART_BYTES need
 because PySpark's client sends up to five per statement and requires pandas. Executions are not reattachable: if the
 connection breaks, the statement runs again, which is correct for pure queries and simpler than resuming.
 
-Cancellation is by operation tag, which is the pool's job group. An interrupt may reach the server before its operation,
-so it is repeated until the statement has ended. Warning: when a statement with subqueries fails or is cancelled, the
-server cancels only the jobs that have been submitted. A job that is submitted later runs to its end and cannot be
-cancelled.
+Cancellation is by operation tag, which is the pool's job group. A statement can be cancelled before it begins. An
+interrupt may reach the server before its operation, so it is repeated until the statement has ended. Warning: when a
+statement with subqueries fails or is cancelled, the server cancels only the jobs that have been submitted. A job that
+is submitted later runs to its end and cannot be cancelled.
 
 Source: Spark's sql/connect/common/src/main/protobuf/spark/connect/*.proto.
 """
@@ -90,7 +90,7 @@ class ConnectPath:
         self._server_side = ""  # the server's id of this session; it changes when the server is restarted
         self._lock = threading.Lock()
         self._group = ""  # of the running statement; "" if none runs
-        self._interrupted = ""  # of the last statement that was interrupted
+        self._interrupted = ""  # of the last statement that was interrupted; it may not have begun
 
     def run(
         self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str], repeats: bool = False
@@ -112,11 +112,18 @@ class ConnectPath:
         """Nothing is held open."""
 
     def interrupt(self, group: str) -> None:
-        """Cancels the statement of that group. Returns when it has ended, at once if it is not running."""
+        """Cancels the statement of that group, also if `run` has not begun. Does not wait.
+
+        Must be called for one statement after the other, in the order in which they run.
+        """
         with self._lock:
-            if self._group != group:
-                return
             self._interrupted = group
+            is_running = self._group == group
+        if is_running:
+            name = f"tidewire-cancel-{group}"
+            threading.Thread(target=self._interrupt, name=name, args=(group,), daemon=True).start()
+
+    def _interrupt(self, group: str) -> None:
         pauses = itertools.chain(INTERRUPT_PAUSES_S, itertools.repeat(INTERRUPT_PAUSES_S[-1]))
         while self._group == group:
             request = self._request(

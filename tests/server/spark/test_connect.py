@@ -19,7 +19,10 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.spark import EngineUnavailable
 from server.spark import engine as module
 from server.spark.connect.messages import base_pb2, base_pb2_grpc
+from server.spark.connect.path import ConnectPath, ConnectService
+from server.spark.connect.url import ConnectUrl
 from server.spark.engine import SparkEngine
+from server.spark.errors import Failure
 
 OURS = version("pyspark")
 
@@ -139,3 +142,21 @@ async def test_a_statement_whose_connection_is_lost_runs_again(tmp_path: Path) -
         assert (await engine.run("SELECT 7 AS a", {})).to_pylist() == [{"a": 7}]
         await asyncio.wait_for(engine.close(), 30)
     assert len(sessions) == len(set(sessions)) == 2
+
+
+def test_a_statement_that_is_cancelled_before_it_begins_is_not_sent() -> None:
+    """The pool cancels a statement as soon as it has a slot; the slot's thread may begin it later."""
+    runs: list[str] = []
+
+    def execute(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        runs.append(request.plan.root.sql.query)
+        yield base_pb2.ExecutePlanResponse()
+
+    with played(ExecutePlan=execute) as url:
+        service = ConnectService(ConnectUrl.parse(url))
+        path = ConnectPath(service)
+        path.interrupt("slot-0/1")
+        with pytest.raises(Failure, match="interrupted"):
+            path.run("slot-0/1", "SELECT 1", {}, [])
+        assert runs == []
+        service.close()
