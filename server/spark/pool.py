@@ -7,7 +7,7 @@ A slot is a Spark session with its own thread; a statement occupies one slot whi
 - A statement that is cancelled in the queue is removed. If it runs, its jobs are cancelled, and it keeps its slot until
   the slot's thread has finished.
 - Background statements start only when no other statement runs.
-- When a driver is lost, its slots are discarded. Its statements run again on the next driver.
+- When a driver is lost, its slots are discarded. Its statements run again on the next driver, in the order of arrival.
 - The statement that has run longest is the probable cause when memory is short. Others that fail for lack of memory at
   the same time are repeated.
 - While no driver can be started, statements are refused, except patient ones, which wait.
@@ -20,6 +20,7 @@ The pool uses threads and locks, no event loop, so futures can be awaited from a
 
 from __future__ import annotations
 
+import bisect
 import threading
 import time
 from collections import OrderedDict, deque
@@ -351,7 +352,8 @@ class Pool:
         statement.run_s = time.monotonic()
         if statement.runs == RUNS_MAX - 1:
             self._dispatch_later()
-        (self._background if statement.background else self._waiting).appendleft(statement)
+        queue = self._background if statement.background else self._waiting
+        bisect.insort(queue, statement, key=lambda queued: queued.begun_s)
 
     def _dispatch_later(self) -> None:
         """Dispatches after ALONE_S: a statement may have waited long enough then."""

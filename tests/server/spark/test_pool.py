@@ -234,6 +234,23 @@ def test_statements_of_a_lost_jvm_run_again_in_the_next(stage: Stage) -> None:
         assert statement.future.result(DEADLINE_S) is ROWS
 
 
+@pytest.mark.parametrize("lost", [("1", "2", "3"), ("3", "1", "2")])
+def test_statements_of_a_lost_jvm_run_again_in_the_order_of_their_arrival(stage: Stage, lost: tuple[str, ...]) -> None:
+    """The oldest is the probable cause when memory is short again."""
+    stage.open("a", "b", "c")
+    statements = [stage.submit(sql) for sql in ("1", "2", "3")]
+    ends = {sql: end for _, sql, _, _, end in (stage.next() for _ in statements)}
+    for waiting, sql in enumerate(lost, 1):
+        ends[sql].set_exception(Disconnected())
+        while stage.pool.waiting < waiting:
+            time.sleep(0.001)
+    stage.open("d")
+    for statement in statements:
+        _, sql, _, _, end = stage.next()
+        assert sql == statement.sql
+        end.set_result(ROWS)
+
+
 def test_a_statement_that_repeatedly_ends_the_jvm_is_abandoned(stage: Stage) -> None:
     statement = stage.submit("1")
     for number in range(rules.RUNS_MAX):
@@ -373,20 +390,16 @@ def test_a_last_attempt_waits_for_others_for_a_limited_time(stage: Stage, monkey
 
 
 def test_statements_no_longer_wait_for_a_last_attempt_that_was_cancelled(stage: Stage) -> None:
-    last = stage.submit("last")
-    stage.open("a")
-    stage.next()[4].set_exception(Disconnected("the JVM has closed the connection"))
+    stage.open("a", "b")
     other = stage.submit("other")
-    stage.open("b", "c")
-    ends = {sql: end for _, sql, _, _, end in (stage.next(), stage.next())}
-    for waiting, sql in enumerate(("last", "other"), 1):  # what is lost last is the next to run
-        ends[sql].set_exception(Disconnected("the JVM has closed the connection"))
-        while stage.pool.waiting < waiting:
-            time.sleep(0.001)
+    *_, end = stage.next()
+    last = stage.submit("last")
+    for _ in range(rules.RUNS_MAX - 1):
+        stage.next()[4].set_exception(NO_MEMORY)
+    while not stage.pool.waiting:
+        time.sleep(0.001)
     later = stage.submit("later")
-    stage.open("d", "e")
-    _, sql, _, _, end = stage.next()
-    assert (sql, stage.pool.waiting, stage.pool.running) == ("other", 2, 1)
+    assert (stage.pool.waiting, stage.pool.running) == (2, 1)
     stage.pool.cancel(last)
     assert stage.next()[1] == "later"
     assert stage.pool.running == 2
