@@ -56,6 +56,14 @@ EXHAUSTING = [
     "SELECT length(replace(repeat(v, 100000), '1', repeat(v, 100000))) FROM t",
 ]
 
+LINGERING = [  # their tasks notice only at their end, or when an allocation fails, that the statement is cancelled
+    "SELECT * FROM generate_series(1, 100000000)",
+    "SELECT generate_series(1, 100000000)",
+    "SELECT array_agg(g) FROM generate_series(1, 100000000) g",
+]
+RELEASED_WITHIN_S = 90.0
+"""How long others may wait for memory that tasks of cancelled statements have: 35 s, and a start of Spark."""
+
 
 def create_rows(connection: psycopg.Connection) -> None:
     """Creates the table t with ROWS rows."""
@@ -157,3 +165,18 @@ def test_a_query_that_needs_too_much_memory_fails(server: ServerProcess, stateme
             connection.execute(statement.encode())
     assert resident_bytes(server.process.pid) - memory < GROWTH_MAX
     await_removal(server.directory, disk)
+
+
+@pytest.mark.slow
+def test_tasks_of_cancelled_queries_do_not_keep_the_memory(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, "--spark-memory", "2GB")
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("SET statement_timeout = '2s'")
+        for statement in LINGERING * 3:
+            with pytest.raises((errors.QueryCanceled, errors.OutOfMemory)):
+                connection.execute(statement.encode())
+        connection.execute(f"SET statement_timeout = '{RELEASED_WITHIN_S}s'".encode())
+        assert connection.execute("SELECT count(*) FROM generate_series(1, 50000) g WHERE g % 3 = 1").fetchall() == [
+            (16_667,)
+        ]
+    server.stop()

@@ -155,8 +155,7 @@ class EmbeddedDriver:
 
     def cancel_jobs(self, group: str) -> None:
         try:
-            self._context.cancelJobGroupAndFutureJobs(group)
-            self._bridge.cancel(group)
+            self._bridge.cancel(self._context, group)
         except (Py4JError, OSError) as error:  # the JVM has ended, and its jobs with it
             _log.debug("jobs not cancelled", group=group, error=str(error))
 

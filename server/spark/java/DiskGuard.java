@@ -69,7 +69,7 @@ public class DiskGuard implements Runnable {
             System.gc();
             return;
         }
-        if (free >= reserved || RunningStatements.cancelledFor() >= 0) {
+        if (free >= reserved || RunningStatements.isCancelling()) {
             return; // the space that the cancelled statement frees may be enough
         }
         String most = null;

@@ -195,6 +195,7 @@ public class SparkBridge implements Runnable {
         } catch (Throwable thrown) {
             // Subqueries and broadcasts run concurrently: when one fails, the jobs of the others would continue.
             context.cancelJobGroupAndFutureJobs(group);
+            RunningStatements.awaitTasks(context, group);
             Throwable reason = RunningStatements.reason(group);
             out.writeInt(FAILED);
             write(out, describe(reason != null ? reason : thrown));
@@ -410,8 +411,10 @@ public class SparkBridge implements Runnable {
         DiskGuard.start(context, (File[]) field(files, "localDirs"), share, bytesMax);
     }
 
-    /** Cancels the prepared statement of a job group, which is not a Spark job. */
-    public void cancel(String group) {
+    /** Cancels a statement: the jobs of its group, and a prepared statement, which is not a Spark job. */
+    public void cancel(SparkContext context, String group) {
+        RunningStatements.cancelled(group); // first: the statement may fail at once
+        context.cancelJobGroupAndFutureJobs(group);
         PreparedPlan.cancel(group);
     }
 
