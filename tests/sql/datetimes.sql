@@ -282,3 +282,5 @@ SELECT timestamp 'today' = date_trunc('day', localtimestamp), timestamptz 'tomor
 SELECT time 'now' = localtime, timestamp(0) 'now' = localtimestamp(0), now() - 'now' = interval '0';
 SELECT count(*) FROM times WHERE ts BETWEEN 'yesterday' AND 'now';
 SELECT 'now'::interval;
+SELECT current_time::time = localtime, current_time(0)::time = localtime(0), extract(minute FROM current_time) = extract(minute FROM localtime);
+SELECT current_time - current_time;

@@ -117,7 +117,7 @@ def _own_form(binder: Binder, written: WrittenCall, scope: Scope) -> Expression 
         return populated_record(binder, call, scope)
     if name in SESSION_FUNCTIONS and not arguments and not star:
         return session_value(binder, name, call)
-    if name in ("current_timestamp", "localtimestamp", "localtime") and len(arguments) == 1:
+    if name in ("current_timestamp", "localtimestamp", "localtime", "current_time") and len(arguments) == 1:
         return rounded(binder, session_value(binder, name, call), precision_of(binder, arguments, call), call)
     if name in SAME_TYPE_FORMS and not arguments:
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near ")"', position=binder.at(call))

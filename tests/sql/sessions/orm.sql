@@ -22,3 +22,7 @@ ALTER TABLE clients_pkey RENAME TO another;
 ALTER TABLE customers RENAME TO clients;
 INSERT INTO clients VALUES (2, 'x');
 SELECT indexname FROM pg_indexes WHERE tablename = 'clients';
+-- Piccolo: a default of each type
+CREATE TABLE piccolo_times (id serial PRIMARY KEY, "at" time NOT NULL DEFAULT CURRENT_TIME, whole time(0) DEFAULT current_time(0));
+INSERT INTO piccolo_times (whole) VALUES (DEFAULT);
+SELECT "at" IS NULL, whole IS NULL FROM piccolo_times;
