@@ -125,7 +125,8 @@ CREATE VIEW info.columns AS
   JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
   LEFT JOIN (pg.pg_depend e JOIN pg.pg_sequence q ON q.seqrelid = e.objid)
     ON e.deptype = 'i' AND e.refobjid = c.oid AND e.refobjsubid = a.attnum
-  WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v') AND tw.sees_column(c.oid, a.attnum, c.relowner);
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v') AND tw.sees_column(c.oid, a.attnum, c.relowner)
+  ORDER BY a.attrelid, a.attnum;
 CREATE VIEW info.domains AS
   SELECT fn.current_database() AS domain_catalog, n.nspname AS domain_schema, d.typname AS domain_name,
          CASE WHEN t.typcategory = 'A' THEN 'ARRAY' WHEN t.typtype = 'e' THEN 'USER-DEFINED'

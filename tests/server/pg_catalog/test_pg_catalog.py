@@ -646,6 +646,21 @@ REPLACED = (
 )
 
 
+def test_information_schema_lists_columns_in_their_order(tidewire: ServerThread) -> None:
+    """Tools such as Piccolo read them without ORDER BY."""
+    with psycopg.connect(tidewire.dsn()) as connection:
+        connection.execute(
+            "CREATE TABLE listed (z serial, y text DEFAULT 'a' UNIQUE, x date DEFAULT current_date, w int DEFAULT 0, "
+            "v bool, u text, t int, s int, r int, q int)"
+        )
+        names = connection.execute(
+            "SELECT column_name, column_default, is_nullable, table_name, data_type "
+            "FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 'listed'"
+        ).fetchall()
+        assert "".join(name for name, *_ in names) == "zyxwvutsrq"
+        connection.rollback()
+
+
 def test_regexp_replace_over_catalogs(tidewire: ServerThread, oracle: str) -> None:
     for dsn in (tidewire.dsn(), oracle):
         with psycopg.connect(dsn) as connection:
