@@ -19,7 +19,7 @@ import org.apache.spark.scheduler.TaskSetManager;
  */
 @SuppressWarnings("cast")
 public class RunningStatements {
-    private static final long TASKS_END_NS = 60L * 1000 * 1000 * 1000; // from a cancellation to the end of the last task
+    private static final long TASKS_END_NS = 30L * 1000 * 1000 * 1000; // from a cancellation to the end of the last task
     private static final long POLL_NS = 10L * 1000 * 1000;
     private static final Map<String, Statement> running =
             new LinkedHashMap<String, Statement>(); // by job group, the oldest first

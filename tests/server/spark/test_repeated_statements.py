@@ -177,7 +177,7 @@ async def test_a_long_repeated_statement_can_be_cancelled(engine: SparkEngine) -
         "SELECT /*+ SHUFFLE_HASH(b), SHUFFLE_HASH(c) */ sum(a.c0 * b.c0 * c.c0 % 7) AS s "
         "FROM repeated_c a JOIN repeated_c b ON a.c1 = b.c1 JOIN repeated_c c ON a.c1 = c.c1"
     )
-    few, many = (pa.table({"c0": range(1, rows), "c1": [0] * (rows - 1)}) for rows in (3, 20_000))
+    few, many = (pa.table({"c0": range(1, rows), "c1": [0] * (rows - 1)}) for rows in (3, 5_000))
     await run(engine, sql, {"repeated_c": few})
     doomed = asyncio.create_task(engine.run(sql, {"repeated_c": many}))
     await until(lambda: engine.running == 1)
