@@ -143,7 +143,8 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
             refuse_computed(table, column)
             if default is not None:
                 text, sequences = plan_default(
-                    ColumnDefinition(name, parse_type(column.type), False, default), context.plan_context()
+                    ColumnDefinition(name, parse_type(column.type), False, default, domain=column.domain),
+                    context.plan_context(),
                 )
             await replace_table(
                 context, table, with_column(table, at, replace(column, default=text, sequences=sequences))

@@ -44,10 +44,11 @@ def plan_expression(expression: Expr, context: PlanContext, type: PgType | None 
     return plan_query(Query(query.tree, text, expression.offset - text.index(expression.text)), context)
 
 
-def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[str, tuple[ObjectId, ...]]:
+def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[str | None, tuple[ObjectId, ...]]:
     """A column's DEFAULT as the catalog stores it: SQL text, and the sequences that it calls.
 
-    Sequences and user-defined types are named by id.
+    Sequences and user-defined types are named by id. The text is None for a constant NULL, as if there were no DEFAULT,
+    unless it replaces the default of the column's domain.
 
     PgError if it cannot be assigned to the column.
     """
@@ -65,7 +66,16 @@ def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[st
     table = Table(id, next(iter(state.schemas)), "", (column,))
     state = replace(state, items={**state.items, id: table})
     plan_insert(default_values(table), replace(context, state=state))
+    if definition.domain is None and _is_null(definition.default.tree):
+        return None, ()
     return text, sequences
+
+
+def _is_null(tree: exp.Expr) -> bool:
+    """Whether an expression is NULL, possibly cast to a type that is not user-defined."""
+    while isinstance(tree, exp.Paren) or (isinstance(tree, exp.Cast) and not tree.to.is_type(exp.DType.USERDEFINED)):
+        tree = tree.this
+    return isinstance(tree, exp.Null)
 
 
 def _names_objects(text: str) -> bool:

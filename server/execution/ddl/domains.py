@@ -149,7 +149,7 @@ def _base(context: Context, type: PgType) -> PgType:
     return base
 
 
-def _default(context: Context, base: PgType, default: Expr) -> str:
+def _default(context: Context, base: PgType, default: Expr) -> str | None:
     definition = ColumnDefinition(Ident("value", 0), base, False, default)
     text, sequences = plan_default(definition, context.plan_context())
     if sequences:

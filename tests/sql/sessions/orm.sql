@@ -26,3 +26,15 @@ SELECT indexname FROM pg_indexes WHERE tablename = 'clients';
 CREATE TABLE piccolo_times (id serial PRIMARY KEY, "at" time NOT NULL DEFAULT CURRENT_TIME, whole time(0) DEFAULT current_time(0));
 INSERT INTO piccolo_times (whole) VALUES (DEFAULT);
 SELECT "at" IS NULL, whole IS NULL FROM piccolo_times;
+-- Doctrine compares the defaults of columns with its models
+CREATE DOMAIN stars AS int DEFAULT 5;
+CREATE TABLE rated (id int DEFAULT (NULL), note text DEFAULT NULL::text, given stars DEFAULT NULL, words text[] DEFAULT NULL);
+ALTER TABLE rated ADD COLUMN late date DEFAULT NULL;
+ALTER TABLE rated ADD COLUMN kept text DEFAULT nullif('a', 'a');
+SELECT attname, atthasdef FROM pg_attribute WHERE attrelid = 'rated'::regclass AND attnum > 0 ORDER BY attnum;
+ALTER TABLE rated ALTER COLUMN id SET DEFAULT 3;
+ALTER TABLE rated ALTER COLUMN id SET DEFAULT NULL;
+ALTER TABLE rated ALTER COLUMN given SET DEFAULT 4;
+ALTER TABLE rated ALTER COLUMN given SET DEFAULT NULL;
+INSERT INTO rated DEFAULT VALUES RETURNING *;
+SELECT column_name, column_default IS NULL FROM information_schema.columns WHERE table_name = 'rated' ORDER BY 1;
