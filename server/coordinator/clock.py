@@ -13,10 +13,12 @@ log = structlog.get_logger()
 
 
 def clock_ms() -> int:
+    """The time of the system's clock in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_ms() -> int:
+    """Milliseconds since a fixed moment, by a clock that is never set."""
     return time.monotonic_ns() // 1_000_000
 
 

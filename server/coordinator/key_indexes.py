@@ -211,6 +211,7 @@ def violation(base: KeyCounts, own: KeyCounts | None, changes: Changes) -> int |
 
 
 def code_at(run: Run, position: int) -> int:
+    """The code at a position of a run, of 64 or 128 bits, as one number."""
     high = int(run.hashes[position])
     return high if run.checks is None else high << 64 | int(run.checks[position])
 

@@ -55,7 +55,7 @@ class Notifications:
         self._receivers.setdefault((database, channel), {})[receiver] = None
 
     def unlisten(self, database: str, channel: str, receiver: Receiver) -> None:
-        """Does nothing if the receiver does not listen on the channel."""
+        """Ends the delivery to a receiver. Does nothing if it does not listen on the channel."""
         receivers = self._receivers.get((database, channel))
         if receivers is not None:
             receivers.pop(receiver, None)

@@ -93,6 +93,7 @@ def pg_error(failure: Failure, sql: str) -> PgError:
 
 
 def out_of_memory() -> PgError:
+    """The error of a statement for which the memory of Spark is not sufficient (53200)."""
     return PgError(SqlState.OUT_OF_MEMORY, "out of memory", hint=_HINTS[SqlState.OUT_OF_MEMORY])
 
 

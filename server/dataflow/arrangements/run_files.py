@@ -311,10 +311,12 @@ _RUN_FILES = pa.schema(
 
 
 def table_of(files: Sequence[RunFile]) -> pa.Table:
+    """One row for each file, in the form in which tasks return them."""
     return pa.Table.from_pylist([dataclasses.asdict(file) for file in files], _RUN_FILES)
 
 
 def files_of(table: pa.Table) -> list[RunFile]:
+    """The inverse of `table_of`."""
     return [RunFile(**fields) for fields in table.to_pylist()]
 
 

@@ -137,7 +137,7 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """May be called twice."""
+        """Ends the use of the arrangement by this operator. May be called twice."""
         self.owner.released(self)
 
 
@@ -182,7 +182,7 @@ class SharedArrangements:
             self.invalidated(lease)
 
     def invalidated(self, lease: Lease) -> None:
-        """Existing leases remain valid; there are no new ones."""
+        """Ends the sharing of an arrangement: existing leases remain valid, and there are no new ones."""
         if self._known.get(lease.shared.key) is lease.shared:
             del self._known[lease.shared.key]
 

@@ -13,6 +13,7 @@ from server.sql.relations import Aggregate
 
 
 def adds_up_by_value(call: AggregateCall) -> bool:
+    """Whether the result `adds_up` over the rows, or with DISTINCT over the distinct values of the argument."""
     return adds_up(replace(call, distinct=False)) and not (call.distinct and not call.arguments)
 
 

@@ -43,7 +43,10 @@ class MaintenanceStrategy:
 
 
 def maintenance_strategy(plan: QueryPlan, sizes: Mapping[ObjectId, int]) -> MaintenanceStrategy:
-    """`sizes`: the number of log rows by input; inputs that are not in the log are omitted."""
+    """How a query is maintained: by a delta plan, or if a part has no rule, by recomputation.
+
+    `sizes`: the number of log rows by input; inputs that are not in the log are omitted.
+    """
     relation = rewritten_or_not(plan.relation, sizes)
     try:
         return MaintenanceStrategy(relation, delta_plan(relation, frozenset(sizes)))

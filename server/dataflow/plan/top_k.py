@@ -25,6 +25,7 @@ def top_k_by_order(key: SortKey, input: Relation, count: int) -> TopK | None:
 
 
 def top_k_by_limit(node: Limit) -> TopK | None:
+    """A `TopK` for LIMIT and OFFSET over ORDER BY. None if they are not constant, or as in `top_k_by_order`."""
     limit, offset = _number(node.limit), 0 if node.offset is None else _number(node.offset)
     if not isinstance(node.input, Sort) or not node.input.keys or limit is None or offset is None:
         return None

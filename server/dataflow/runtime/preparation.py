@@ -29,7 +29,7 @@ class Preparation:
         self._task = asyncio.create_task(self._prepare([one for operator in operators for one in operator.statements]))
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Cancels the task, if there is one. May be called twice."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -131,7 +131,7 @@ class Resting:
                 self._readers.setdefault(id, _Readers()).add(dataflow, relevant.get(id))
 
     def remove(self, dataflow: Dataflow) -> None:
-        """Idempotent."""
+        """Removes a dataflow, which is not woken any more. Idempotent."""
         if (relevant := self._relevant.pop(dataflow, None)) is not None:
             for id in dataflow.inputs:
                 self._readers[id].remove(dataflow, relevant.get(id))

@@ -46,10 +46,12 @@ SELECT set_config('work_mem', '64MB', true) WHERE pg_size_bytes(current_setting(
 
 
 def read_frontier(id: str) -> str:
+    """A query for the frontier of a sink. It has no row if the sink has not begun to write."""
     return f"SELECT frontier FROM {FRONTIERS} WHERE id = {_text(id)}"
 
 
 def insert_frontier(id: str, name: str, target: str, frontier: Timestamp) -> str:
+    """Stores the first frontier of a sink. Fails if the sink has one."""
     values = f"{_text(id)}, {_text(name)}, {_text(target)}, {int(frontier)}"
     return f"INSERT INTO {FRONTIERS} (id, name, target, frontier) VALUES ({values})"
 
@@ -63,6 +65,7 @@ def advance_frontier(id: str, before: Timestamp, after: Timestamp) -> str:
 
 
 def delete_frontier(id: str) -> str:
+    """Removes the frontier of a sink, if it has one."""
     return f"DELETE FROM {FRONTIERS} WHERE id = {_text(id)}"
 
 

@@ -40,6 +40,7 @@ def words(numbers: Ints, choices: Sequence[str]) -> pa.Array:
 
 
 def random_words(seed: int, column: int, rows: Ints, choices: Sequence[str]) -> pa.Array:
+    """One of `choices` per row, by `random_ints`."""
     return words(random_ints(seed, column, rows, 0, len(choices) - 1), choices)
 
 

@@ -162,10 +162,12 @@ def schema_ids(data: pa.BinaryArray) -> NDArray[np.int64]:
 
 
 def distinct_ids(data: pa.BinaryArray) -> NDArray[np.int64]:
+    """The `schema_ids` that occur, ascending. NULLs are ignored."""
     return np.unique(schema_ids(data)[np.asarray(data.is_valid())])
 
 
 def frame_reason(message: bytes) -> str:
+    """Why a message has no valid frame."""
     if len(message) < FRAME:
         return f"Confluent-style avro datum is too few bytes: expected at least {FRAME} bytes, got {len(message)}"
     return f"wrong Confluent-style avro serialization magic: expected 0, got {message[0]}"

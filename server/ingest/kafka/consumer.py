@@ -367,6 +367,7 @@ def created_again(topic: str) -> PgError:
 
 
 def deleted(topic: str) -> PgError:
+    """The error for a topic that does not exist."""
     return PgError(
         SqlState.UNDEFINED_OBJECT,
         f'topic "{topic}" does not exist',

@@ -313,6 +313,7 @@ def _values(body: bytes) -> Row:
 
 
 def quoted(text: str, quote: str) -> str:
+    """The text between quotes. Each quote in it is doubled."""
     return quote + text.replace(quote, 2 * quote) + quote
 
 

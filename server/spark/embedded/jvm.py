@@ -83,6 +83,7 @@ reads each element of an array, and then ignores those that are NULL."""
 
 @cache
 def class_path() -> str:
+    """The class path with Spark's jars, in a fixed order: a class archive fits only the class path it was made with."""
     return os.pathsep.join(str(jar) for jar in sorted((spark_home() / "jars").glob("*.jar")))
 
 
@@ -154,6 +155,7 @@ class ClassArchive:
 
 
 def default_archive_directory() -> Path:
+    """The directory of class archives: `tidewire` in the user's cache directory. It may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidewire"
 
 

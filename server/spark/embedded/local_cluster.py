@@ -34,6 +34,7 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %p %c{1}: %
 
 
 def is_local_cluster(master: str) -> bool:
+    """Whether Spark's master URL is `local-cluster[...]`: executors in processes of their own on this machine."""
     return master.startswith("local-cluster")
 
 
