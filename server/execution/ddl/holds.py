@@ -108,7 +108,7 @@ async def _max_lag_ms(context: Context, statement: CreateHold) -> int:
 
 def _check_held(item: Item) -> None:
     if not isinstance(item, Retained):
-        hint = _NOT_HELD.get(type(item), "Tables, materialized views and indexes can be held.")
+        hint = _NOT_HELD.get(type(item), "Tables, sources, materialized views and indexes can be held.")
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot create hold on {item.kind} "{item.name}"', hint=hint)
 
 
