@@ -77,7 +77,7 @@ async def test_changes_are_written_to_the_partitions_in_turn(kafka: MockCluster)
     kafka.create_topic("turns", 4)
     format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
     output = TopicOutput(replace(definition(kafka), options={"topic": "turns"}, format=format, key=()))
-    await output.open(is_new=False)
+    await output.open(Timestamp(1))
     try:
         for start in range(0, 40, 5):
             assert await output.append(b"%02d" % number for number in range(start, start + 5)) == (5, 10)

@@ -31,12 +31,20 @@ def last_frontier(file: int, first: int = 0) -> tuple[int, Timestamp | None]:
 
     (`first`, None) if there is none.
     """
+    return last_number(file, _FRONTIER, _FRONTIER_BYTES_MAX, first)
+
+
+def last_number(file: int, line: re.Pattern[bytes], bytes_max: int, first: int = 0) -> tuple[int, Timestamp | None]:
+    """As `last_frontier`, for the number in a line, or the begin of one, that matches a pattern.
+
+    `line`: matches the newline before the line and at most `bytes_max` bytes, of which a group is the number.
+    """
     begin = os.fstat(file).st_size
     while begin > first:
         begin = max(first, begin - READ_BYTES)
         before = os.pread(file, 1, begin - 1) if begin else b"\n"
-        data = before + os.pread(file, READ_BYTES + _FRONTIER_BYTES_MAX, begin)
-        if found := list(_FRONTIER.finditer(data)):
+        data = before + os.pread(file, READ_BYTES + bytes_max, begin)
+        if found := list(line.finditer(data)):
             return begin + found[-1].end(), Timestamp(int(found[-1][1]))
     return first, None
 

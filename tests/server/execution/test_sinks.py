@@ -58,6 +58,17 @@ def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp
     refused(connection, create, "42710", f'file "{path}" already exists')
 
 
+def test_two_sinks_cannot_write_one_file(connection: psycopg.Connection, tmp_path: Path) -> None:
+    """The second one is created before the first one has created the file."""
+    create = "CREATE SINK {} FROM t INTO FILE '{}' FORMAT JSON ENVELOPE MATERIALIZE"
+    with pytest.raises(psycopg.errors.DuplicateObject, match='sink "r" already writes file') as error:
+        with connection.transaction():
+            connection.execute(create.format("r", tmp_path / "f").encode())
+            connection.execute(create.format("s", f"{tmp_path}/./f").encode())
+    assert error.value.diag.message_hint
+    assert connection.execute("SHOW SINKS").fetchall() == []
+
+
 def test_a_file_with_the_changes_of_rows(connection: psycopg.Connection, tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
