@@ -163,6 +163,7 @@ async def test_a_missing_file_stalls_its_sink_and_a_dropped_sink_ends(tmp_path: 
     while sinks.running[SINK].status is not SinkStatus.STALLED:
         await coordinator.frontiers.moved.wait()
     assert sinks.running[SINK].error == f'file "{tmp_path}/f" of a sink does not exist'
+    assert sinks.running[SINK].hint is not None
     before = coordinator.state
     after = replace(without_item(before, SINK), version=before.version + 1)
     await coordinator.commit(Request(catalog=(before, after)))
@@ -326,7 +327,7 @@ async def test_a_file_that_is_removed_or_shortened_while_it_is_written_stalls_it
 ) -> None:
     monkeypatch.setattr(sink_task, "RETRY_S", 0.01)
     reports: list[str | None] = []
-    monkeypatch.setattr(SinkTask, "_report", lambda task, status, error: reports.append(error))
+    monkeypatch.setattr(SinkTask, "_report", lambda task, status, error, hint=None: reports.append(error))
     coordinator, sinks = running(tmp_path / "data")
     await coordinator.start()
     await define(coordinator, TABLE, sink_of(tmp_path / name))

@@ -42,7 +42,7 @@ def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp
     with connection.transaction():
         connection.execute("DECLARE c CURSOR FOR SUBSCRIBE mz_internal.mz_sink_statuses")
         statuses: list[tuple] = []
-        while not any(row[5] == "running" and row[7] is not None for row in statuses):
+        while not any(row[5] == "running" and row[8] is not None for row in statuses):
             statuses += connection.execute("FETCH ALL c").fetchall()
     assert b'"data":{"n":1,"v":"a"}' in path.read_bytes()
     ((id, _, name, type, on, envelope, format, _),) = connection.execute("TABLE mz_sinks").fetchall()
@@ -177,10 +177,11 @@ def test_a_sink_into_an_avro_file_stalls_when_the_columns_change(
         sleep(0.01)
     connection.execute("ALTER TABLE t ADD COLUMN x text")
     connection.execute("INSERT INTO t VALUES (1, 'a', 'b')")
-    query = b"SELECT error FROM mz_internal.mz_sink_statuses WHERE status = 'stalled'"
+    query = b"SELECT error, hint FROM mz_internal.mz_sink_statuses WHERE status = 'stalled'"
     while not (found := connection.execute(query).fetchall()):
         sleep(0.01)
-    assert found == [(f'file "{path}" of a sink has another schema than the messages',)]
+    hint = "Drop the sink and create another one, with another file."
+    assert found == [(f'file "{path}" of a sink has another schema than the messages', hint)]
 
 
 def test_a_sink_begins_at_the_time_of_as_of(connection: psycopg.Connection, tmp_path: Path) -> None:
