@@ -13,7 +13,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from catalog.ids import Timestamp
 from catalog.objects.columns import Column
@@ -23,6 +26,7 @@ from server.ingest.files.regular_file import opened
 READ_BYTES = 1 << 20  # that are searched at once for the last frontier
 
 _FRONTIER = re.compile(rb'\n\{"frontier":\[(\d{1,19})\]\}(?=\n)')
+_FRONTIER_LINE = r'^\{"frontier":\[\d{1,19}\]\}$'
 _FRONTIER_BYTES_MAX = 64
 
 
@@ -47,6 +51,13 @@ def last_number(file: int, line: re.Pattern[bytes], bytes_max: int, first: int =
         if found := list(line.finditer(data)):
             return begin + found[-1].end(), Timestamp(int(found[-1][1]))
     return first, None
+
+
+def frontiers_of(lines: pa.BinaryArray) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The numbers of the lines that are frontiers, and these frontiers."""
+    rows = np.flatnonzero(pc.match_substring_regex(lines, _FRONTIER_LINE).fill_null(False))
+    digits = pc.binary_slice(lines.take(pa.array(rows)), len(b'{"frontier":['), -len(b"]}"))
+    return rows, digits.cast(pa.string()).cast(pa.uint64()).to_numpy()
 
 
 class FrontierLines(RawLines):
