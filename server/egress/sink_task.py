@@ -199,7 +199,8 @@ class SinkTask:
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 f'the columns of "{definition.on}" are not those that sink "{definition.name}" began with: '
-                f"{difference}; drop the sink and create another one",
+                f"{difference}",
+                hint="Drop the sink and create another one, with another topic or file.",
             )
         if before != now:
             await self._commit({COLUMNS: json.dumps(now).encode()})
