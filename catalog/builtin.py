@@ -192,6 +192,7 @@ MZ_SINK_STATUSES = _table(
     type="text",
     status="text",
     error="text?",
+    hint="text?",
     frontier="mz_timestamp?",
     held_at="mz_timestamp",
 )

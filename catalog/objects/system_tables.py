@@ -21,7 +21,7 @@ _NUMBERS_OF_ROWS = frozenset(
 _OF_ROWS: Mapping[str, frozenset[str]] = {
     "mz_dataflow_lags": frozenset(("commits", "bytes")),
     "mz_dataflows": frozenset(("error",)),
-    "mz_sink_statuses": frozenset(("error",)),
+    "mz_sink_statuses": frozenset(("error", "hint")),
     "mz_source_frontiers": frozenset(("open_updates", "missing_updates", "duplicate_updates", "invalid_messages")),
     "mz_source_statuses": frozenset(("error", "hint")),
 }

@@ -29,6 +29,8 @@ from protocol.columnar.buffers import string_parts
 from protocol.pgwire.types import parse_type
 
 NAMESPACE = "com.materialize.cdc"
+PROGRESS_BRANCH = varint_bytes(1)
+"""The first bytes of progress messages in the schema of `schema_text`: the branch of the union."""
 BLOCK_UPDATES = 32  # updates of a block of its array
 LANES_MIN = 8  # the blocks of fewer arrays, and the items of fewer blocks, are found one by one
 _LONG = Primitive("long")
@@ -374,7 +376,7 @@ class AvroEncoder:
 
     def progress(self, statement: Progress) -> bytes:
         """The message of a statement."""
-        parts = [self._prefix, varint_bytes(1)]
+        parts = [self._prefix, PROGRESS_BRANCH]
         for frontier in (statement.lower, statement.upper):
             parts.append(varint_bytes(0) if frontier == END else varint_bytes(1, frontier, 0))
         if len(statement.times):

@@ -30,8 +30,8 @@ Encoder = AvroEncoder | JsonEncoder
 class MessageOutput(Protocol):
     """The destination of messages. Its methods raise the errors of `Downstream`."""
 
-    async def open(self, *, is_new: bool) -> Encoder:
-        """Connects, and returns the encoder of the messages. `is_new`: the sink has not committed a frontier yet."""
+    async def open(self, committed: Timestamp | None) -> Encoder:
+        """Connects, and returns the encoder of the messages. `committed`: as for `Downstream.open`."""
         ...
 
     async def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
@@ -64,7 +64,7 @@ class History:
         self._continues = continues
 
     async def open(self, committed: Timestamp | None) -> Timestamp | None:
-        self._encoder = await self._output.open(is_new=committed is None)
+        self._encoder = await self._output.open(committed)
         self._writer = Writer(committed or 0)
         return committed
 

@@ -76,6 +76,8 @@ class SinkTask:
         self.status = SinkStatus.STARTING
         self.error: str | None = None
         """Why the sink is STALLED; None otherwise."""
+        self.hint: str | None = None
+        """What to do about `error`."""
         self.frontier: Timestamp | None = None
         """All changes at times before it are written."""
         self.written = Written()
@@ -120,7 +122,7 @@ class SinkTask:
                     continue  # the table was altered
                 except (PgError, UpstreamError) as error:
                     raise_if_cancelled()
-                    self._report(SinkStatus.STALLED, error.message)
+                    self._report(SinkStatus.STALLED, error.message, error.hint)
                 except OSError as error:
                     raise_if_cancelled()
                     self._report(SinkStatus.STALLED, str(error))
@@ -197,7 +199,8 @@ class SinkTask:
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 f'the columns of "{definition.on}" are not those that sink "{definition.name}" began with: '
-                f"{difference}; drop the sink and create another one",
+                f"{difference}",
+                hint="Drop the sink and create another one, with another topic or file.",
             )
         if before != now:
             await self._commit({COLUMNS: json.dumps(now).encode()})
@@ -300,11 +303,11 @@ class SinkTask:
 
         await to_the_end(commit())
 
-    def _report(self, status: SinkStatus, error: str | None) -> None:
+    def _report(self, status: SinkStatus, error: str | None, hint: str | None = None) -> None:
         if (status, error) != (self.status, self.error):
             write = log.info if error is None else log.warning
-            write(f"sink {status}", sink=self.sink.id, error=error)
-        self.status, self.error = status, error
+            write(f"sink {status}", sink=self.sink.id, error=error, hint=hint)
+        self.status, self.error, self.hint = status, error, hint
 
 
 def _difference(before: dict[str, str], now: dict[str, str]) -> str | None:

@@ -82,7 +82,8 @@ class SourceDefinition:
 class Statistics:
     """What the upstream of a source has read since the start, for `mz_source_statistics`. None: unknown.
 
-    `histories`: by output with ENVELOPE MATERIALIZE. `errors`: outputs that the upstream no longer fills although it
+    `histories`: by output with ENVELOPE MATERIALIZE. `stalls`: by other outputs that can wait for what is missing, the
+    reason why they wait too long, or None. `errors`: outputs that the upstream no longer fills although it
     continues with the others, with the reason. `invalid_messages`: those that could not be decoded; those that are read
     again count again. `last_invalid_message`: where the last one is, and the reason.
     """
@@ -95,6 +96,7 @@ class Statistics:
     snapshot_records_staged: int | None = None
     errors: dict[ObjectId, PgError] = field(default_factory=dict)
     histories: dict[ObjectId, Callable[[], HistoryStatus]] = field(default_factory=dict)
+    stalls: dict[ObjectId, Callable[[], PgError | None]] = field(default_factory=dict)
     invalid_messages: int = 0
     last_invalid_message: str | None = None
 

@@ -113,6 +113,7 @@ class Sources:
             return
         running.statistics.errors.clear()
         running.statistics.histories.clear()
+        running.statistics.stalls.clear()
         context = SourceContext(running.id, self._coordinator, self._engine, running.statistics, self._decoders)
         upstream = kind_of(definition.kind).upstream(definition, targets, context)
         running.ingestion = ingestion = Ingestion(running.id, upstream, self._coordinator)

@@ -27,7 +27,8 @@ def sink_tables(running: Running) -> dict[ObjectId, SystemSource]:
 def _statuses(state: CatalogState, running: Mapping[ObjectId, SinkTask]) -> Iterator[Row]:
     for id, task in running.items():
         if (sink := state.items.get(id)) is not None:
-            yield id, sink.name, task.sink.system, task.status.value, task.error, task.frontier, int(task.held_at)
+            status = task.status.value, task.error, task.hint
+            yield id, sink.name, task.sink.system, *status, task.frontier, int(task.held_at)
 
 
 def _statistics(state: CatalogState, running: Mapping[ObjectId, SinkTask]) -> Iterator[Row]:

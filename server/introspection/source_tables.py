@@ -13,6 +13,7 @@ from catalog.updates import NegativeCount
 from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator, SystemSource
 from server.ingest.ingestion import Status
+from server.ingest.source_kind import Statistics
 from server.ingest.sources import RunningSource
 from server.introspection.system_tables import moving
 from server.runtime.errors import to_pg_error
@@ -52,13 +53,20 @@ def _statuses(coordinator: Coordinator, running: Mapping[ObjectId, RunningSource
         for output in (item, *parts):
             type = item.system.replace(" ", "-") if output is item else object_type(output.kind)
             own = source.statistics.errors.get(output.id)
-            history = source.statistics.histories.get(output.id)
-            stall = history().stall if history is not None and status is Status.RUNNING else None
+            stall = _stall(source.statistics, output.id) if status is Status.RUNNING else None
             shown = Status.FAILED if own is not None else Status.STALLED if stall is not None else status
             negative = coordinator.reads.negative(output.id)
             reason = own or error or stall or (None if negative is None else _negative_error(negative))
             message, hint = (reason.message, reason.hint) if reason is not None else (None, None)
             yield output.id, output.name, type, changed_us, shown.value, message, hint
+
+
+def _stall(statistics: Statistics, id: ObjectId) -> PgError | None:
+    """Why an output waits, although its source is running. None if it does not wait too long."""
+    if (history := statistics.histories.get(id)) is not None:
+        return history().stall
+    stall = statistics.stalls.get(id)
+    return None if stall is None else stall()
 
 
 def _negative_error(found: NegativeCount) -> PgError:

@@ -77,7 +77,7 @@ async def test_changes_are_written_to_the_partitions_in_turn(kafka: MockCluster)
     kafka.create_topic("turns", 4)
     format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
     output = TopicOutput(replace(definition(kafka), options={"topic": "turns"}, format=format, key=()))
-    await output.open(is_new=False)
+    await output.open(Timestamp(1))
     try:
         for start in range(0, 40, 5):
             assert await output.append(b"%02d" % number for number in range(start, start + 5)) == (5, 10)
@@ -227,9 +227,9 @@ async def test_the_progress_topic_is_read_backwards(
     kafka.create_topic(f"progress-{written}")
     at = {"first": 0, "middle": 50, "last": 99}.get(written)
     own, other = record_key("own"), record_key("other")
-    records = [Record(own if n == at else other, record_value(Timestamp(n + 1))) for n in range(100)]
+    records = [Record(own if n == at else other, record_value(Timestamp(n + 1), None)) for n in range(100)]
     if at is not None and at > 0:
-        records[0] = Record(own, record_value(Timestamp(7)))
+        records[0] = Record(own, record_value(Timestamp(7), None))
     kafka.produce(f"progress-{written}", records)
     monkeypatch.setattr(progress, "WINDOW", 10)
     begins: list[int] = []
@@ -240,5 +240,6 @@ async def test_the_progress_topic_is_read_backwards(
         await assign(self, offsets)
 
     monkeypatch.setattr(TopicConsumer, "assign", assigned)
-    assert await progress.read_frontier(connection, "own") == (None if at is None else at + 1)
+    found = await progress.read_committed(connection, "own")
+    assert found == (None if at is None else progress.Committed(Timestamp(at + 1), None))
     assert begins == {"last": [90]}.get(written, [90, 10] if written == "middle" else [90, 10, 0])

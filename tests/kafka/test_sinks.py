@@ -481,3 +481,32 @@ def test_what_headers_refuse(
     connection.execute("CREATE TABLE t (n bigint, v text, h jsonb)")
     into = f"INTO KAFKA CONNECTION k (TOPIC 'refused') KEY (n) HEADERS {headers} FORMAT JSON ENVELOPE {envelope}"
     refused(connection, f"CREATE SINK s FROM t {into}", state, message)
+
+
+@pytest.mark.parametrize("format", ["FORMAT JSON", AVRO])
+@pytest.mark.parametrize("envelope", ["MATERIALIZE", "DEBEZIUM"])
+def test_the_columns_of_the_table_change(
+    connection: psycopg.Connection, kafka: MockCluster, format: str, envelope: str
+) -> None:
+    """Readers ignore an added column. They could not find the rows that a change without a column removes."""
+    connection.execute("CREATE TABLE t (n bigint NOT NULL, v text)")
+    connection.execute("INSERT INTO t VALUES (1, 'a')")
+    key = "" if envelope == "MATERIALIZE" else "KEY (n)"
+    topic = create_sink(connection, kafka, f"{key} {format} ENVELOPE {envelope} WITH (PROGRESS INTERVAL '20 ms')")
+    until_running(connection)
+    read = "DEBEZIUM UPSERT" if envelope == "DEBEZIUM" else envelope
+    source = f"FROM KAFKA CONNECTION k (TOPIC '{topic}') {format} ENVELOPE {read}"
+    columns = "" if format == AVRO else "(n bigint, v text)"
+    if envelope == "MATERIALIZE" or format == AVRO:
+        connection.execute(f"CREATE SOURCE copy {columns} {source}".encode())
+        until_equal(connection, "t", "copy")
+    connection.execute("ALTER TABLE t ADD COLUMN w int")
+    connection.execute("INSERT INTO t VALUES (2, 'b', 3)")
+    connection.execute("DELETE FROM t WHERE n = 1")
+    if envelope == "MATERIALIZE" or format == AVRO:
+        connection.execute("CREATE TABLE expected (n bigint, v text)")
+        connection.execute("INSERT INTO expected VALUES (2, 'b')")
+        until_equal(connection, "expected", "copy")
+    connection.execute("ALTER TABLE t DROP COLUMN v")
+    connection.execute("DELETE FROM t WHERE n = 2")
+    assert 'column "v" was dropped or renamed' in wait_until_stalled(connection)

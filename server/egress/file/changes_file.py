@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from catalog import directory
+from catalog.ids import Timestamp
 from protocol.avro.container import (
     BLOCK_BYTES_MAX,
     HEADER_BYTES_MAX,
     SYNC_BYTES,
+    Block,
     ContainerError,
     Header,
     encoded_block,
@@ -19,68 +21,67 @@ from protocol.avro.container import (
     parse_header,
     split_blocks,
 )
+from protocol.cdcv2.avro_form import PROGRESS_BRANCH, decoded_progress
 from protocol.pgwire.errors import PgError, SqlState
+from server.egress.file.appended_file import AppendedFile
+from server.ingest.files.frontier_lines import last_number
 
 BLOCK_BYTES = 1 << 16
 WRITE_BYTES = 1 << 20  # that are written at once, or more
 
+_PROGRESS = re.compile(rb'\n\{"com\.materialize\.cdc\.progress":\{"lower":\[\d{1,19}\],"upper":\[(\d{1,19})\]')
+_PROGRESS_BYTES_MAX = 128  # of what the pattern matches
+
 
 class ChangesFile(ABC):
-    """The functions do IO and are called in threads. OSError if the file cannot be written."""
+    """The functions do IO and are called in threads. Errors as in `AppendedFile`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: int | None = None
+        self._file: AppendedFile | None = None
+        self.frontier: Timestamp | None = None
+        """When the file was opened, the `upper` of its last progress statement; None without one."""
 
     def open(self, *, is_new: bool) -> None:
         """Opens the file after its last complete message. PgError if it is missing although it is not new."""
-        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if is_new else 0)
-        try:
-            self._file = os.open(self._path, flags, directory.FILE_MODE)
-        except FileNotFoundError:
-            if is_new:
-                raise
-            raise PgError(
-                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                f'file "{self._path}" of a sink does not exist',
-                hint="Restore the file, or drop the sink and create it again.",
-            ) from None
-        self._continue(self._file, is_new=is_new)
-        directory.sync(self._path.parent)
+        self._file = file = AppendedFile(self._path, is_new=is_new)
+        self.frontier = self._continue(file, is_new=is_new)
+
+    def refused(self, reason: str) -> PgError:
+        """The error of a file that cannot be continued."""
+        assert self._file is not None
+        return self._file.refused(reason)
 
     def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
         """Appends messages. Returns their number, and the number of bytes that were written."""
+        assert self._file is not None
         count = size = 0
         waiting = bytearray()
         for number, data in self._encoded(messages):
             count += number
             waiting += data
             if len(waiting) >= WRITE_BYTES:
-                size += self._write(waiting)
+                size += self._file.append(waiting)
                 waiting = bytearray()
-        return count, size + self._write(waiting)
+        return count, size + self._file.append(waiting)
 
     def sync(self) -> None:
         """Returns when everything that was appended is on disk."""
         assert self._file is not None
-        os.fsync(self._file)
+        self._file.sync()
 
     def close(self) -> None:
         """May be called twice."""
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def _write(self, data: bytes | bytearray) -> int:
-        assert self._file is not None
-        written = 0
-        while written < len(data):
-            written += os.write(self._file, memoryview(data)[written:])
-        return written
+            file, self._file = self._file, None
+            file.close()
 
     @abstractmethod
-    def _continue(self, file: int, *, is_new: bool) -> None:
-        """Removes an incomplete message at the end of the file. PgError if it is not a file of this sink."""
+    def _continue(self, file: AppendedFile, *, is_new: bool) -> Timestamp | None:
+        """Removes an incomplete message at the end of the file. Returns the `upper` of the last progress statement.
+
+        PgError if it is not a file of this sink.
+        """
 
     @abstractmethod
     def _encoded(self, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -90,8 +91,9 @@ class ChangesFile(ABC):
 class Lines(ChangesFile):
     """A line per message."""
 
-    def _continue(self, file: int, *, is_new: bool) -> None:
-        os.ftruncate(file, _lines_end(file))
+    def _continue(self, file: AppendedFile, *, is_new: bool) -> Timestamp | None:
+        file.cut(_lines_end(file.number))
+        return last_number(file.number, _PROGRESS, _PROGRESS_BYTES_MAX)[1]
 
     def _encoded(self, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         for message in messages:
@@ -107,18 +109,18 @@ class Container(ChangesFile):
         self._schema = schema
         self._sync = b""
 
-    def _continue(self, file: int, *, is_new: bool) -> None:
+    def _continue(self, file: AppendedFile, *, is_new: bool) -> Timestamp | None:
         try:
-            begin = os.pread(file, HEADER_BYTES_MAX, 0)
+            begin = os.pread(file.number, HEADER_BYTES_MAX, 0)
             header = parse_header(begin) if begin.strip(b"\0") else None
             if header is None and is_new:
-                os.ftruncate(file, 0)
+                file.cut(0)
                 self._sync = os.urandom(SYNC_BYTES)
-                self._write(encoded_header(self._schema, self._sync))
-                return
+                file.append(encoded_header(self._schema, self._sync))
+                return None
             if header is None:
                 raise ContainerError(0, "the header is missing")
-            end = _blocks_end(file, header)
+            end, frontier = _blocks_end(file.number, header)
         except ContainerError as error:
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -132,8 +134,9 @@ class Container(ChangesFile):
                 detail="An Avro file has one schema, which cannot change with the columns of the collection.",
                 hint="Drop the sink and create another one, with another file.",
             )
-        os.ftruncate(file, end)
+        file.cut(end)
         self._sync = header.sync
+        return frontier
 
     def _encoded(self, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         block: list[bytes] = []
@@ -163,27 +166,35 @@ def _lines_end(file: int) -> int:
     return 0
 
 
-def _blocks_end(file: int, header: Header) -> int:
-    """The end of the last complete block.
+def _blocks_end(file: int, header: Header) -> tuple[int, Timestamp | None]:
+    """The end of the last complete block, and the `upper` of the last progress statement.
 
     What follows it is an incomplete block, of which a crash of the machine may have changed any byte. ContainerError if
     there are further blocks after it.
     """
-    end = header.size
+    end, frontier = header.size, None
     while data := os.pread(file, WRITE_BYTES, end):
         try:
             found = split_blocks(data, end, header.sync)
         except ContainerError:
             break
         if found.blocks:
-            end = found.end
+            end, frontier = found.end, _last_upper(found.blocks) or frontier
         elif found.wanted and os.pread(file, SYNC_BYTES, end + found.wanted - SYNC_BYTES) == header.sync:
             end += found.wanted
         else:
             break
     if _contains(file, header.sync, end):
         raise ContainerError(end, "the block is invalid, and others follow it")
-    return end
+    return end, frontier
+
+
+def _last_upper(blocks: Sequence[Block]) -> Timestamp | None:
+    """The `upper` of the last progress statement, which the sink writes in a block of its own."""
+    for block in reversed(blocks):
+        if block.count == 1 and block.data[:1] == PROGRESS_BRANCH:
+            return Timestamp(decoded_progress(bytes(block.data[1:])).upper)
+    return None
 
 
 def _contains(file: int, part: bytes, begin: int) -> bool:

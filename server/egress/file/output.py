@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+from catalog.ids import Timestamp
 from protocol.cdcv2.avro_form import AvroEncoder, schema_text
 from protocol.cdcv2.json_form import JsonEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.file.changes_file import ChangesFile, Container, Lines
 from server.egress.history import Encoder
 from server.egress.sink_kind import SinkDefinition
+from server.runtime.threads import thread_to_the_end
 
 
 class FileOutput:
@@ -20,6 +22,7 @@ class FileOutput:
     def __init__(self, definition: SinkDefinition) -> None:
         """PgError if a column name is not valid in Avro."""
         path, columns = Path(definition.options["path"]), definition.encoded_columns
+        self._continues = definition.continues
         self._encoder: Encoder
         self._file: ChangesFile
         if is_avro(definition):
@@ -27,18 +30,26 @@ class FileOutput:
         else:
             self._encoder, self._file = JsonEncoder(columns), Lines(path)
 
-    async def open(self, *, is_new: bool) -> Encoder:
-        await asyncio.to_thread(self._file.open, is_new=is_new)
+    async def open(self, committed: Timestamp | None) -> Encoder:
+        await thread_to_the_end(self._open, committed)
         return self._encoder
 
     async def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
-        return await asyncio.to_thread(self._file.append, messages)
+        return await thread_to_the_end(self._file.append, messages)  # before `close` can close the file
 
     async def flush(self) -> None:
-        await asyncio.to_thread(self._file.sync)
+        await thread_to_the_end(self._file.sync)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._file.close)
+
+    def _open(self, committed: Timestamp | None) -> None:
+        file = self._file
+        file.open(is_new=committed is None)
+        if file.frontier is None and self._continues:
+            return  # the frontier at which it begins is committed before it has written anything
+        if (file.frontier or 0) < (committed or 0):
+            raise file.refused(f"has the frontier {file.frontier}, but the sink has written up to {committed}")
 
 
 def is_avro(definition: SinkDefinition) -> bool:

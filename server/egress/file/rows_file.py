@@ -8,24 +8,20 @@ What follows the last line with a frontier is not valid yet. It is removed when 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog import directory
 from catalog.ids import Timestamp
-from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
+from server.egress.file.appended_file import AppendedFile
 from server.egress.net_changes import Pairs
 from server.egress.row_changes import RowChanges
 from server.egress.row_messages import Encoder, JsonForm
 from server.egress.sink_kind import SinkDefinition
 from server.ingest.files.frontier_lines import last_frontier
-from server.ingest.upstream import UpstreamError
 from server.runtime.threads import thread_to_the_end
 
 WRITE_BYTES = 1 << 20
@@ -41,7 +37,6 @@ class RowsFile:
     def __init__(self, definition: SinkDefinition, written: Written, scratch: Path | None = None) -> None:
         """`scratch`: the directory for large rows."""
         assert definition.format is not None
-        self._name = definition.name
         self._path = Path(definition.options["path"])
         columns = definition.encoded_columns
         key = definition.key_positions
@@ -50,7 +45,7 @@ class RowsFile:
         self._changes = RowChanges(definition, written, self._append, scratch)
         self._written = written
         self._frontier = Timestamp(0)
-        self._file: int | None = None
+        self._file: AppendedFile | None = None
 
     async def open(self, committed: Timestamp | None) -> Timestamp | None:
         frontier = await thread_to_the_end(self._open, committed)
@@ -71,38 +66,16 @@ class RowsFile:
     async def close(self) -> None:
         if self._file is not None:
             file, self._file = self._file, None
-            await asyncio.to_thread(os.close, file)
+            await asyncio.to_thread(file.close)
 
     def _open(self, committed: Timestamp | None) -> Timestamp | None:
         """Opens the file after its last frontier, and returns this frontier."""
-        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if committed is None else 0)
-        try:
-            self._file = file = os.open(self._path, flags, directory.FILE_MODE)
-        except FileNotFoundError:
-            if committed is None:
-                raise
-            raise self._refused("does not exist") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UpstreamError(
-                f'another server writes to file "{self._path}" for the same sink',
-                "Stop one of the servers, or drop the sink on one of them.",
-            ) from None
-        end, frontier = last_frontier(file)
+        self._file = file = AppendedFile(self._path, is_new=committed is None)
+        end, frontier = last_frontier(file.number)
         if (frontier or 0) < (committed or 0):
-            raise self._refused(f"has the frontier {frontier}, but the sink has written up to {committed}")
-        os.ftruncate(file, end)
-        os.fsync(file)
-        directory.sync(self._path.parent)
+            raise file.refused(f"has the frontier {frontier}, but the sink has written up to {committed}")
+        file.cut(end)
         return frontier
-
-    def _refused(self, reason: str) -> PgError:
-        return PgError(
-            SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-            f'file "{self._path}" of sink "{self._name}" {reason}',
-            hint="Restore the file, or drop the sink and create another one, with another file.",
-        )
 
     async def _append(self, rows: pa.Table, pairs: Pairs) -> None:
         def appended() -> tuple[int, int]:
@@ -121,9 +94,9 @@ class RowsFile:
 
         def closed() -> int:
             assert self._file is not None
-            os.fsync(self._file)  # a frontier must not be on disk before the changes that it closes
-            size = self._write([b'{"frontier":[%d]}\n' % frontier])
-            os.fsync(self._file)
+            self._file.sync()  # a frontier must not be on disk before the changes that it closes
+            size = self._file.append(b'{"frontier":[%d]}\n' % frontier)
+            self._file.sync()
             return size
 
         self._written.bytes += await thread_to_the_end(closed)
@@ -136,10 +109,7 @@ class RowsFile:
         for number, line in enumerate(lines, 1):
             waiting += line
             if len(waiting) >= WRITE_BYTES or number == len(lines):
-                written = 0
-                while written < len(waiting):
-                    written += os.write(self._file, memoryview(waiting)[written:])
-                size += written
+                size += self._file.append(waiting)
                 waiting = bytearray()
         return size
 

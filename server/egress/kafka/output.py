@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator
 from itertools import cycle
 
+from catalog.ids import Timestamp
 from protocol.cdcv2.avro_form import AvroEncoder
 from protocol.cdcv2.json_form import JsonEncoder
 from server.egress.history import Encoder
@@ -24,9 +25,9 @@ class TopicOutput:
         self._producer: TopicProducer | None = None
         self._partitions: Iterator[int] = iter(())
 
-    async def open(self, *, is_new: bool) -> Encoder:
+    async def open(self, committed: Timestamp | None) -> Encoder:
         definition, topic = self._definition, self._topic
-        count = await ensure(topic, definition.connection, is_new=is_new and not definition.continues)
+        count = await ensure(topic, definition.connection, is_new=committed is None and not definition.continues)
         # A reader of all partitions then receives messages nearly in their order. librdkafka would choose one partition
         # for all messages of 10 ms. Sinks that write little do not all begin with the same partition.
         first = random.randrange(count)

@@ -1,12 +1,13 @@
 """The progress topic, which stores the frontiers of sinks. A transaction writes changes and the frontier after them.
 
-The key of a record identifies the sink, and its value is `{"frontier":[1700000000000]}`. A sink's frontier is that of
-its last committed record.
+The key of a record identifies the sink, and its value is `{"frontier":[1700000000000],"topic":"id"}`. A sink's frontier
+is that of its last committed record. `topic` is the id of the topic that was written, if the brokers have such ids.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from time import monotonic
 
 import numpy as np
@@ -42,13 +43,22 @@ def record_key(identity: str) -> bytes:
     return b"tidewire-sink-" + identity.encode()
 
 
-def record_value(frontier: Timestamp) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The last committed record of a sink. `topic_id`: of the topic that it has written, None if it is not known."""
+
+    frontier: Timestamp
+    topic_id: str | None
+
+
+def record_value(frontier: Timestamp, topic_id: str | None) -> bytes:
     """The value of a record."""
-    return b'{"frontier":[%d]}' % frontier
+    topic = {} if topic_id is None else {"topic": topic_id}
+    return json.dumps({"frontier": [frontier], **topic}, separators=(",", ":")).encode()
 
 
-async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
-    """The committed frontier of a sink; None if it has none. Creates the topic if it does not exist.
+async def read_committed(connection: Options, identity: str) -> Committed | None:
+    """The last record of a sink; None if it has no frontier. Creates the topic if it does not exist.
 
     The sink's producer must have been started, so that the sink has no open transaction. A consumer with
     read_committed does not see past the first open transaction of any sink. The high watermark is therefore requested
@@ -75,18 +85,18 @@ async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
         upper, lower, window = lower, max(begin, lower - window), window * WINDOW_GROWTH
         consumer = TopicConsumer(connection, topic.name, "tidewire-sinks", fetch_wait_s=FETCH_WAIT_S)
         try:
-            is_found, frontier = await _last(consumer, lower, upper, record_key(identity))
+            is_found, committed = await _last(consumer, lower, upper, record_key(identity))
         finally:
             await consumer.close()
         if is_found:
-            return frontier
+            return committed
     return None
 
 
-async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> tuple[bool, Timestamp | None]:
-    """Whether a committed record at the offsets [begin, end) has this key, and the frontier in the last such record.
+async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> tuple[bool, Committed | None]:
+    """Whether a committed record at the offsets [begin, end) has this key, and the last such record.
 
-    A sink that was dropped has a record without a frontier.
+    None: it has no frontier, because the sink was dropped.
     """
     position, is_found, found, deadline = begin, False, None, monotonic() + WAIT_S
     if position < end:
@@ -106,14 +116,15 @@ async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> tu
         if len(own):
             is_found, found = True, poll.messages.values[int(own[-1])].as_py()
         position, deadline = reached, monotonic() + WAIT_S
-    return is_found, None if found is None else _frontier(consumer.topic, found)
+    return is_found, None if found is None else _committed(consumer.topic, found)
 
 
-def _frontier(topic: str, value: bytes) -> Timestamp:
+def _committed(topic: str, value: bytes) -> Committed:
     try:
-        (frontier,) = json.loads(value)["frontier"]
-        return Timestamp(int(frontier))
-    except (ValueError, KeyError, TypeError):
+        record = json.loads(value)
+        (frontier,) = record["frontier"]
+        return Committed(Timestamp(int(frontier)), record.get("topic"))
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise PgError(
             SqlState.DATA_CORRUPTED,
             f'progress topic "{topic}" contains a record that was not written by a sink',

@@ -23,7 +23,7 @@ from server.egress.kafka import headers, partitioning
 from server.egress.kafka.headers import headers_of
 from server.egress.kafka.partitioning import PartitionExpression
 from server.egress.kafka.producer import TopicProducer
-from server.egress.kafka.progress import progress_topic, read_frontier, record_key, record_value
+from server.egress.kafka.progress import progress_topic, read_committed, record_key, record_value
 from server.egress.kafka.schemas import key_form, value_form
 from server.egress.kafka.topic import Topic, ensure
 from server.egress.net_changes import Pairs
@@ -60,6 +60,7 @@ class RowTopic:
         self._producer: TopicProducer | None = None
         self._encoder: Encoder | None = None
         self._partitions = 1
+        self._topic_id: str | None = None
         self._partitioning: PartitionExpression | None = None
         if runner is not None and partitioning.OPTION in definition.options:
             self._partitioning = PartitionExpression(definition, runner)
@@ -68,7 +69,8 @@ class RowTopic:
     async def open(self, committed: Timestamp | None) -> Timestamp | None:
         definition = self._definition
         await self._start()
-        frontier = await read_frontier(definition.connection, definition.identity)
+        last = await read_committed(definition.connection, definition.identity)
+        frontier = None if last is None else last.frontier
         if (frontier or 0) < (committed or 0):
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -79,6 +81,14 @@ class RowTopic:
                 hint="Drop the sink, delete the topic, and create the sink again.",
             )
         self._partitions = await ensure(self._topic, definition.connection, is_new=frontier is None)
+        self._topic_id = await self._topic.id(definition.connection)
+        if last is not None and None not in (last.topic_id, self._topic_id) and last.topic_id != self._topic_id:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'topic "{self._topic.name}" was deleted and created again',
+                detail="It lacks the messages that the sink has written before.",
+                hint="Drop the sink and create it again.",
+            )
         forms = await key_form(definition), await value_form(definition)
         self._encoder = Encoder(self._envelope, self._key, *forms)
         self._frontier = frontier or Timestamp(0)
@@ -156,7 +166,7 @@ class RowTopic:
         self._written.bytes += size
 
     async def _commit(self, frontier: Timestamp) -> None:
-        await self._record(record_value(frontier))
+        await self._record(record_value(frontier, self._topic_id))
         await self._connected.commit()
         self._frontier = frontier
 

@@ -55,6 +55,14 @@ class Topic:
         finally:
             await consumer.close()
 
+    async def id(self, connection: Options) -> str | None:
+        """As `TopicConsumer.topic_id`."""
+        consumer = TopicConsumer(connection, self.name, "tidewire-sinks")
+        try:
+            return await consumer.topic_id()
+        finally:
+            await consumer.close()
+
     async def create(self, connection: Options) -> None:
         """Creates the topic unless it exists. PgError if the brokers refuse the request."""
         await asyncio.to_thread(self._create, connection)

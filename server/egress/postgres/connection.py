@@ -19,6 +19,11 @@ COPY_ROWS = 50_000  # rows that are encoded at a time, while those before are se
 CLOSE_S = 2.0
 SETTINGS = {"standard_conforming_strings": "on", "synchronous_commit": "on"}  # a frontier that was read is never lost
 
+_HINTS = {
+    "23505": "Either two rows of the collection have the same key, or somebody else has inserted the row there. "
+    "Delete one of them, or create the sink with another KEY, or without.",
+}  # by the SQLSTATE of errors for which PostgreSQL has no hint
+
 
 class Connection:
     """Methods raise PgError or UpstreamError with PostgreSQL's message, and close the connection."""
@@ -75,7 +80,8 @@ class Connection:
         except asyncpg.PostgresError as error:
             detail = f" ({error.detail.rstrip('.')})" if getattr(error, "detail", None) else ""
             text = f"{error.args[0]}{detail}"
-            raise self._server.error(error.sqlstate or "", text, getattr(error, "hint", None)) from error
+            state = error.sqlstate or ""
+            raise self._server.error(state, text, getattr(error, "hint", None) or _HINTS.get(state)) from error
         except LOST as error:
             raise UpstreamError(f"{self._server}: {error or type(error).__name__}") from error
 

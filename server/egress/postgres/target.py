@@ -90,6 +90,7 @@ class Target:
                 SqlState.INSUFFICIENT_PRIVILEGE,
                 f'permission denied for table "{self}"',
                 detail=f"The user of the connection does not have the privileges {', '.join(missing)}.",
+                hint=f"Grant them there: GRANT {', '.join(missing)} ON {self.quoted} TO ....",
             )
         columns = {row["name"]: row for row in await connection.rows(_COLUMNS, oid)}
         self._check_columns(columns)
@@ -141,7 +142,9 @@ class Target:
                 )
             if there["is_generated"]:
                 raise PgError(
-                    SqlState.INVALID_COLUMN_REFERENCE, f'column "{column.name}" of table "{self}" is generated'
+                    SqlState.INVALID_COLUMN_REFERENCE,
+                    f'column "{column.name}" of table "{self}" is generated',
+                    hint="Omit the column in a materialized view, and create the sink from that.",
                 )
             if not _holds(there["type"], there["modifier"], type):
                 raise PgError(
@@ -157,6 +160,8 @@ class Target:
                     SqlState.NOT_NULL_VIOLATION,
                     f'column "{name}" of table "{self}" is NOT NULL without a default, and the collection has no such '
                     "column",
+                    hint=f"Give it a default there: ALTER TABLE {self.quoted} "
+                    f"ALTER COLUMN {identifier(name)} SET DEFAULT ....",
                 )
 
 

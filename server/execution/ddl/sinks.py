@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import uuid
 from dataclasses import dataclass, replace
 
@@ -116,9 +117,24 @@ def create(context: Context, evaluated: EvaluatedSink) -> CatalogState:
         state = state.with_item(replace(evaluated.sink, id=id))
     except NameTaken as error:
         return unless_exists(context, error, evaluated.statement.if_not_exists)
+    _check_file(context.state, evaluated.sink)
     if evaluated.as_of is not None:
         _hold(context, evaluated.sink.on, evaluated.as_of)
     return state
+
+
+def _check_file(state: CatalogState, sink: Sink) -> None:
+    """PgError if another sink of the catalog writes the same file, which may not have been created yet."""
+    if sink.system != "file":
+        return
+    path = os.path.normpath(sink.options["path"])
+    for other in state.items_of(Sink):
+        if other.system == sink.system and os.path.normpath(other.options["path"]) == path:
+            raise PgError(
+                SqlState.DUPLICATE_OBJECT,
+                f'sink "{other.name}" already writes file "{path}"',
+                hint="Use another file, or drop the other sink and remove its file.",
+            )
 
 
 def _hold(context: Context, on: ObjectId, as_of: int) -> None:

@@ -99,7 +99,7 @@ class AvroFiles(ABC):
                 raise _damaged(path, error) from None
         self._prepare(header, path)
         if not blocks:
-            return [], position
+            return [], max(position, header.size)  # a file that ends after its header is complete
         try:
             return self._tables(path, header, blocks, sequences), end
         except _BlockError as error:

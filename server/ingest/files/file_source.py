@@ -6,10 +6,12 @@ import asyncio
 import glob
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
 import pyarrow as pa
+import structlog
 
 from catalog.source_definition import Envelope
 from catalog.source_state import State
@@ -18,6 +20,7 @@ from server.ingest.files.avro_files import AvroFiles, AvroMessages
 from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
 from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, Parquet, Text, format_of
 from server.ingest.files.file_reader import FileReader
+from server.ingest.files.frontier_lines import FrontierLines
 from server.ingest.files.reader_service import Part
 from server.ingest.files.rows_of_files import RowsOfFiles
 from server.ingest.history import check_timestamps, stall_timeout_s
@@ -28,6 +31,8 @@ from server.ingest.upstream import Changes, Upstream, UpstreamError
 POLL_US = 1_000_000  # default of POLL INTERVAL
 FILES_MAX = 1_000  # whose rows are committed together
 POLL_S_MIN = 0.01  # a search for files takes a thread and the event loop for about a millisecond
+
+log = structlog.get_logger()
 
 
 class FileSource:
@@ -58,10 +63,11 @@ class FileSource:
         # Errors of the other envelopes name the file of a read.
         files_max = FILES_MAX if envelope is Envelope.NONE else 1
         files = _Files(definition, format, target, context.statistics, files_max)
-        if envelope in ROW_ENVELOPES:
-            return RowsOfFiles(files, envelope, target, context)
         if envelope is not Envelope.MATERIALIZE:
-            return files
+            stall_s = stall_timeout_s(definition.options)
+            files.idle = partial(files.report_cut_off, stall_s)
+            context.statistics.stalls[target.id] = partial(files.cut_off, stall_s)
+            return RowsOfFiles(files, envelope, target, context) if envelope in ROW_ENVELOPES else files
         decoder = format if isinstance(format, AvroMessages) else json_decoder(target)
         changes = ChangesOfFiles(
             files, decoder, definition, target, context, incomplete=files.incomplete, cut_off=files.cut_off
@@ -110,6 +116,7 @@ class _Files:
         self._pattern = definition.options["path"]
         poll_us = OptionValues(definition.options).microseconds("poll interval")
         self._poll_s = max((POLL_US if poll_us is None else poll_us) / 1e6, POLL_S_MIN)
+        self._is_history = definition.format is not None and definition.format.envelope is Envelope.MATERIALIZE
         self._format = format
         self._reader = FileReader(format)
         self._target = target
@@ -120,6 +127,7 @@ class _Files:
         self._sizes: dict[str, int] = {}  # of files that have been read to this size
         self._schema: bytes | None = None  # of the state
         self._rest: dict[str, tuple[int, int]] = {}  # of files that end within a record: where it begins, its bytes
+        self._reported: str | None = None  # the message of `cut_off` that was logged last
         self._rest_at: dict[str, float] = {}  # when they were found, by the monotonic clock
         self.idle: Callable[[], None] = lambda: None
         """Called whenever no file has further records."""
@@ -140,13 +148,35 @@ class _Files:
                 return PgError(
                     SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                     f'file "{path}" {self._ends(position, size)}',
-                    hint="Write the rest of the file, or the history to another file, and create the source again.",
+                    hint=self._remedy,
                 )
         return None
 
+    def report_cut_off(self, age_s: float) -> None:
+        """Logs the error of `cut_off`, once until it changes."""
+        error = self.cut_off(age_s)
+        message = None if error is None else error.message
+        if error is not None and message != self._reported:
+            log.warning("file is incomplete", error=message, hint=error.hint)
+        self._reported = message
+
     def _ends(self, position: int, size: int) -> str:
+        bytes = "1 byte" if size == 1 else f"{size} bytes"
+        if isinstance(self._format, FrontierLines):
+            return f"ends with {bytes} without a frontier at byte {position}"
         record = "block" if isinstance(self._format, AvroFiles) else "line"
-        return f"ends with an incomplete {record} of {'1 byte' if size == 1 else f'{size} bytes'} at byte {position}"
+        return f"ends with an incomplete {record} of {bytes} at byte {position}"
+
+    @property
+    def _remedy(self) -> str:
+        """What to do if a file ends within a record."""
+        if isinstance(self._format, FrontierLines):
+            return "The lines are read after the sink has written a frontier: check that the sink is running."
+        if self._is_history:
+            return "Write the rest of the file, or the history to another file, and create the source again."
+        if isinstance(self._format, AvroFiles):
+            return "Write the rest of the file."
+        return "Write the rest of the file. The last line, too, must end with a newline."
 
     async def open(self, state: State) -> None:
         paths = {key: value for key, value in state.items() if key != SCHEMA}

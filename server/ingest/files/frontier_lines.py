@@ -13,7 +13,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from catalog.ids import Timestamp
 from catalog.objects.columns import Column
@@ -23,6 +26,7 @@ from server.ingest.files.regular_file import opened
 READ_BYTES = 1 << 20  # that are searched at once for the last frontier
 
 _FRONTIER = re.compile(rb'\n\{"frontier":\[(\d{1,19})\]\}(?=\n)')
+_FRONTIER_LINE = r'^\{"frontier":\[\d{1,19}\]\}$'
 _FRONTIER_BYTES_MAX = 64
 
 
@@ -31,14 +35,29 @@ def last_frontier(file: int, first: int = 0) -> tuple[int, Timestamp | None]:
 
     (`first`, None) if there is none.
     """
+    return last_number(file, _FRONTIER, _FRONTIER_BYTES_MAX, first)
+
+
+def last_number(file: int, line: re.Pattern[bytes], bytes_max: int, first: int = 0) -> tuple[int, Timestamp | None]:
+    """As `last_frontier`, for the number in a line, or the begin of one, that matches a pattern.
+
+    `line`: matches the newline before the line and at most `bytes_max` bytes, of which a group is the number.
+    """
     begin = os.fstat(file).st_size
     while begin > first:
         begin = max(first, begin - READ_BYTES)
         before = os.pread(file, 1, begin - 1) if begin else b"\n"
-        data = before + os.pread(file, READ_BYTES + _FRONTIER_BYTES_MAX, begin)
-        if found := list(_FRONTIER.finditer(data)):
+        data = before + os.pread(file, READ_BYTES + bytes_max, begin)
+        if found := list(line.finditer(data)):
             return begin + found[-1].end(), Timestamp(int(found[-1][1]))
     return first, None
+
+
+def frontiers_of(lines: pa.BinaryArray) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The numbers of the lines that are frontiers, and these frontiers."""
+    rows = np.flatnonzero(pc.match_substring_regex(lines, _FRONTIER_LINE).fill_null(False))
+    digits = pc.binary_slice(lines.take(pa.array(rows)), len(b'{"frontier":['), -len(b"]}"))
+    return rows, digits.cast(pa.string()).cast(pa.uint64()).to_numpy()
 
 
 class FrontierLines(RawLines):

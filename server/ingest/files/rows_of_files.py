@@ -20,6 +20,7 @@ from protocol.cdcv2.messages import MessageError
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.ingest.decoder_pool import holds_lock
+from server.ingest.files.frontier_lines import frontiers_of
 from server.ingest.files.row_lines import (
     Found,
     ImageDecoder,
@@ -35,6 +36,7 @@ from server.ingest.source_kind import SourceContext, Target
 from server.ingest.upstream import Changes, Upstream
 
 _POSITION = "file:"  # prefix of the keys of positions in the source's state
+_FRONTIER = "frontier:"  # prefix of the keys of the last frontiers in the source's state
 _KEY = "key"  # the names of the key's columns
 
 
@@ -50,12 +52,15 @@ class RowsOfFiles:
         self._schema = updates.rows_schema([column.type.arrow for column in columns])
         self._columns = columns
         self._read: dict[str, int] = {}
+        self._frontiers: dict[str, int] = {}  # by file, the last one that was read
         self._key: tuple[str, ...] | None = None
         self._output: KeyJoin | None = None
 
     async def open(self, state: State) -> None:
         stored = {key.removeprefix(_POSITION): value for key, value in state.items() if key.startswith(_POSITION)}
         self._read = {path: int(value) for path, value in stored.items() if value is not None}
+        frontiers = {key.removeprefix(_FRONTIER): value for key, value in state.items() if key.startswith(_FRONTIER)}
+        self._frontiers = {path: int(value) for path, value in frontiers.items() if value is not None}
         key = state.get(_KEY)
         self._key = None if key is None else tuple(json.loads(key))
         await self._lines.open(stored)
@@ -69,6 +74,10 @@ class RowsOfFiles:
         state: dict[str, bytes | None] = {f"{_POSITION}{path}": position}
         tables = found.writes.get(self._target.id, [])
         lines = pa.concat_arrays([pa.array([], pa.binary()), *(part for t in tables for part in t.column(0).chunks)])
+        frontier = await asyncio.to_thread(self._checked_frontier, lines, path, first)
+        if frontier is not None:
+            self._frontiers[path] = frontier
+            state[f"{_FRONTIER}{path}"] = b"%d" % frontier
         try:
             changes = await (self._upserts(lines, state) if self._is_upsert else self._images(lines))
         except MessageError as error:
@@ -78,6 +87,23 @@ class RowsOfFiles:
                 detail=f"{str(error)[:1].upper()}{str(error)[1:]}.",
             ) from None
         return Changes({self._target.id: [changes]} if changes.num_rows else {}, state)
+
+    def _checked_frontier(self, lines: pa.BinaryArray, path: str, position: int) -> int | None:
+        """The last frontier in lines of a file, from `position` on. PgError if one is before its predecessor.
+
+        The changes before such a frontier are not those that follow the earlier ones: the file has two histories.
+        """
+        rows, frontiers = frontiers_of(lines)
+        before = np.append(np.uint64(self._frontiers.get(path, 0)), frontiers)[:-1]
+        if len(failed := np.flatnonzero(frontiers < before)):
+            at = failed[0]
+            raise PgError(
+                SqlState.BAD_COPY_FILE_FORMAT,
+                f'frontier goes backwards in file "{path}" after byte {position}',
+                detail=f"Line {rows[at] + 1} after it has the frontier {frontiers[at]}, which is before {before[at]}.",
+                hint="A file has the changes that one sink has written. Write those of another one to another file.",
+            )
+        return int(frontiers[-1]) if len(frontiers) else None
 
     async def _images(self, lines: pa.BinaryArray) -> pa.Table:
         """`Δ = after - before`"""

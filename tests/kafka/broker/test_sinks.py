@@ -248,3 +248,25 @@ def test_the_page_shows_statements_that_work(kafka: KafkaBroker, registry: Regis
             values = upserted(message_values(messages, registry.schemas))
             found = {key: value["balance"] for key, value in values.items()}
     assert {message.partition for message in messages} <= {0, 1, 2}
+
+
+async def test_a_topic_that_was_created_again_stalls_the_sink(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path
+) -> None:
+    """The new topic lacks the messages that were in the former one."""
+    kafka.create_topic("sink-again")
+    async with started(tmp_path, kafka, registry, sink_of("sink-again")) as (coordinator, sinks):
+        await write(coordinator, (1, "a", 1))
+        await until_written(coordinator, sinks)
+    async with started(tmp_path, kafka, registry) as (coordinator, sinks):
+        await write(coordinator, (2, "a", 1))
+        await until_written(coordinator, sinks)
+    kafka.delete_topic("sink-again")
+    kafka.create_topic("sink-again")
+    async with started(tmp_path, kafka, registry) as (coordinator, sinks):
+        await write(coordinator, (3, "a", 1))
+        async with asyncio.timeout(60):
+            while (error := sinks.running[SINK].error) is None:
+                await coordinator.frontiers.moved.wait()
+    assert error == 'topic "sink-again" was deleted and created again'
+    assert read_topic(kafka.address, "sink-again") == []

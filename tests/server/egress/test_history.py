@@ -21,7 +21,7 @@ class Output:
     def __init__(self) -> None:
         self.encoded: list[pa.Table] = []
 
-    async def open(self, *, is_new: bool) -> Any:
+    async def open(self, committed: int | None) -> Any:
         return self
 
     def updates(self, part: pa.Table) -> list[bytes]:

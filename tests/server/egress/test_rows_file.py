@@ -22,6 +22,7 @@ from server.coordinator.coordinator import Coordinator
 from server.egress.file import rows_file
 from server.egress.sinks import Sinks
 from server.ingest.files import frontier_lines
+from server.ingest.upstream import UpstreamError
 from tests.kafka.sinks import replayed, until_written, upserted
 from tests.server.egress.child import running, write
 from tests.server.egress.histories import by_key, history, rows_of, upserts
@@ -127,7 +128,7 @@ async def test_one_server_at_a_time_writes_a_file(tmp_path: Path) -> None:
         await write(coordinator, (1, "a", 1))
         await until_written(coordinator, sinks, UPSERT)
         other = rows_file.RowsFile(sinks.running[UPSERT].definition, sinks.running[UPSERT].written)
-        with pytest.raises(rows_file.UpstreamError, match="another server writes to file"):
+        with pytest.raises(UpstreamError, match="another server writes to file"):
             await other.open(Timestamp(1))
         await other.close()
 

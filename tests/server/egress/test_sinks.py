@@ -8,9 +8,10 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from time import sleep
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from catalog.drops import without_item
-from catalog.ids import ObjectId
+from catalog.ids import ObjectId, Timestamp
 from protocol.avro.container import parse_header
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.avro_form import AvroEncoder, schema_text
@@ -39,6 +40,7 @@ from server.egress.file.kind import FileSink
 from server.egress.file.output import FileOutput
 from server.egress.sink_task import SinkStatus, SinkTask
 from server.egress.sinks import Sinks
+from server.ingest.upstream import UpstreamError
 from tests.server.egress.child import TABLE, define, running, sink_of, write
 
 KILLS = 4
@@ -161,6 +163,7 @@ async def test_a_missing_file_stalls_its_sink_and_a_dropped_sink_ends(tmp_path: 
     while sinks.running[SINK].status is not SinkStatus.STALLED:
         await coordinator.frontiers.moved.wait()
     assert sinks.running[SINK].error == f'file "{tmp_path}/f" of a sink does not exist'
+    assert sinks.running[SINK].hint is not None
     before = coordinator.state
     after = replace(without_item(before, SINK), version=before.version + 1)
     await coordinator.commit(Request(catalog=(before, after)))
@@ -235,6 +238,13 @@ def append(path: Path, *numbers: int, is_new: bool) -> None:
         file.close()
 
 
+def create(path: Path, schema: str = SCHEMA) -> None:
+    """Creates a container without messages."""
+    file = Container(path, schema)
+    file.open(is_new=True)
+    file.close()
+
+
 def test_a_container_continues_after_any_incomplete_block(tmp_path: Path) -> None:
     path = tmp_path / "f"
     append(path, 0, 1, is_new=True)
@@ -255,7 +265,7 @@ def test_a_container_continues_after_any_incomplete_block(tmp_path: Path) -> Non
 
 def test_a_container_continues_after_an_incomplete_header(tmp_path: Path) -> None:
     path = tmp_path / "f"
-    Container(path, SCHEMA).open(is_new=True)
+    create(path)
     content = path.read_bytes()
     for begin in (*(content[:end] for end in range(0, len(content), 7)), b"\0" * 50, content):
         path.write_bytes(begin)
@@ -277,7 +287,7 @@ def test_a_container_that_is_no_longer_that_of_the_sink_is_not_written(tmp_path:
         append(path, 3, is_new=False)
     assert len(path.read_bytes()) == len(content)
     other = tmp_path / "other"
-    Container(other, schema_text([EncodedColumn("n", parse_type("text"))])).open(is_new=True)
+    create(other, schema_text([EncodedColumn("n", parse_type("text"))]))
     with pytest.raises(PgError, match="has another schema than the messages"):
         append(other, 3, is_new=False)
     other.write_text("n,v\n")
@@ -308,6 +318,119 @@ def test_a_large_block_is_found_when_a_container_is_opened(tmp_path: Path, monke
         file.write(b"\x02\x7f")
     append(path, 102, is_new=False)
     assert lowers(path) == list(range(103))
+
+
+@pytest.mark.parametrize("name", ["f", "f.avro"])
+@pytest.mark.parametrize("is_removed", [True, False])
+async def test_a_file_that_is_removed_or_shortened_while_it_is_written_stalls_its_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_removed: bool
+) -> None:
+    monkeypatch.setattr(sink_task, "RETRY_S", 0.01)
+    reports: list[str | None] = []
+    monkeypatch.setattr(SinkTask, "_report", lambda task, status, error, hint=None: reports.append(error))
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    await define(coordinator, TABLE, sink_of(tmp_path / name))
+    sinks.start()
+    await write(coordinator, (1, "a", 1))
+    frontier = await until_written(coordinator, sinks)
+    path, kept = tmp_path / name, tmp_path / "kept"
+    kept.write_bytes(path.read_bytes())
+    if is_removed:
+        path.unlink()
+    else:
+        with path.open("ab") as file:
+            file.truncate(0)
+    await write(coordinator, (2, "b", 1))
+    async with asyncio.timeout(30):
+        while len([error for error in reports if error]) < 2:
+            await coordinator.frontiers.moved.wait()
+    first, second, *_ = [error for error in reports if error is not None]
+    if is_removed:
+        assert first == f'file "{path}" of a sink was removed or replaced while the sink wrote to it'
+        assert second == f'file "{path}" of a sink does not exist'
+    else:
+        assert first.startswith(f'file "{path}" of a sink was changed by another program: it has ')
+        assert second.startswith(f'file "{path}" of a sink ')
+        assert "has the frontier None" in second or "the header is missing" in second or "does not begin" in second
+    assert (sinks.running[SINK].frontier or 0) < coordinator.log.times(TABLE.id, 0, 2**62)[-1]
+    assert sinks.running[SINK].held_at < coordinator.log.times(TABLE.id, 0, 2**62)[-1]
+    path.write_bytes(kept.read_bytes())
+    await until_written(coordinator, sinks)
+    assert read_back(path)[0] > frontier
+    assert [row[:2] for row in read_back(path)[1]] == [(1, "a"), (2, "b")]
+    await sinks.close()
+    await coordinator.close()
+
+
+@pytest.mark.parametrize("name", ["f", "f.avro"])
+async def test_a_file_that_lost_messages_stalls_its_sink(tmp_path: Path, name: str) -> None:
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    await define(coordinator, TABLE, sink_of(tmp_path / name))
+    sinks.start()
+    await until_written(coordinator, sinks)
+    before = (tmp_path / name).read_bytes()
+    await write(coordinator, (1, "a", 1))
+    await until_written(coordinator, sinks)
+    await sinks.close()
+    (tmp_path / name).write_bytes(before)
+    sinks = Sinks(coordinator)
+    sinks.hold()
+    sinks.start()
+    async with asyncio.timeout(30):
+        while (error := sinks.running[SINK].error) is None:
+            await coordinator.frontiers.moved.wait()
+    assert error.startswith(f'file "{tmp_path}/{name}" of a sink has the frontier ')
+    assert (tmp_path / name).read_bytes() == before
+    await sinks.close()
+    await coordinator.close()
+
+
+async def test_one_server_at_a_time_writes_a_file(tmp_path: Path) -> None:
+    """The other one has a copy of the data directory."""
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    await define(coordinator, TABLE, sink_of(tmp_path / "f"))
+    sinks.start()
+    await until_written(coordinator, sinks)
+    other = FileOutput(sinks.running[SINK].definition)
+    with pytest.raises(UpstreamError, match="another server writes to file"):
+        await other.open(Timestamp(1))
+    await other.close()
+    await sinks.close()
+    await coordinator.close()
+
+
+async def test_a_file_is_closed_after_its_last_write(tmp_path: Path) -> None:
+    """A cancelled sink must not write to the number of a closed file, which may be that of another file by then."""
+    begun, end = Event(), Event()
+
+    def messages() -> Iterator[bytes]:
+        yield b"1" * changes_file.WRITE_BYTES
+        begun.set()
+        assert end.wait(20)
+        yield b"2"
+
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    await define(coordinator, TABLE, sink_of(tmp_path / "f"))
+    sinks.start()
+    await until_written(coordinator, sinks)
+    output = FileOutput(replace(sinks.running[SINK].definition, options={"path": str(tmp_path / "g")}))
+    await output.open(None)
+    appending = asyncio.create_task(output.append(messages()))
+    await asyncio.to_thread(begun.wait, 20)
+    appending.cancel()
+    await asyncio.sleep(0.05)
+    assert not appending.done()
+    end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await appending
+    await output.close()
+    assert (tmp_path / "g").read_bytes().endswith(b"1\n2\n")
+    await sinks.close()
+    await coordinator.close()
 
 
 @pytest.mark.crash

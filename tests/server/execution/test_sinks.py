@@ -42,7 +42,7 @@ def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp
     with connection.transaction():
         connection.execute("DECLARE c CURSOR FOR SUBSCRIBE mz_internal.mz_sink_statuses")
         statuses: list[tuple] = []
-        while not any(row[5] == "running" and row[7] is not None for row in statuses):
+        while not any(row[5] == "running" and row[8] is not None for row in statuses):
             statuses += connection.execute("FETCH ALL c").fetchall()
     assert b'"data":{"n":1,"v":"a"}' in path.read_bytes()
     ((id, _, name, type, on, envelope, format, _),) = connection.execute("TABLE mz_sinks").fetchall()
@@ -56,6 +56,17 @@ def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp
     assert connection.execute("SHOW SINKS").fetchall() == []
     assert path.exists()
     refused(connection, create, "42710", f'file "{path}" already exists')
+
+
+def test_two_sinks_cannot_write_one_file(connection: psycopg.Connection, tmp_path: Path) -> None:
+    """The second one is created before the first one has created the file."""
+    create = "CREATE SINK {} FROM t INTO FILE '{}' FORMAT JSON ENVELOPE MATERIALIZE"
+    with pytest.raises(psycopg.errors.DuplicateObject, match='sink "r" already writes file') as error:
+        with connection.transaction():
+            connection.execute(create.format("r", tmp_path / "f").encode())
+            connection.execute(create.format("s", f"{tmp_path}/./f").encode())
+    assert error.value.diag.message_hint
+    assert connection.execute("SHOW SINKS").fetchall() == []
 
 
 def test_a_file_with_the_changes_of_rows(connection: psycopg.Connection, tmp_path: Path) -> None:
@@ -166,10 +177,11 @@ def test_a_sink_into_an_avro_file_stalls_when_the_columns_change(
         sleep(0.01)
     connection.execute("ALTER TABLE t ADD COLUMN x text")
     connection.execute("INSERT INTO t VALUES (1, 'a', 'b')")
-    query = b"SELECT error FROM mz_internal.mz_sink_statuses WHERE status = 'stalled'"
+    query = b"SELECT error, hint FROM mz_internal.mz_sink_statuses WHERE status = 'stalled'"
     while not (found := connection.execute(query).fetchall()):
         sleep(0.01)
-    assert found == [(f'file "{path}" of a sink has another schema than the messages',)]
+    hint = "Drop the sink and create another one, with another file."
+    assert found == [(f'file "{path}" of a sink has another schema than the messages', hint)]
 
 
 def test_a_sink_begins_at_the_time_of_as_of(connection: psycopg.Connection, tmp_path: Path) -> None:

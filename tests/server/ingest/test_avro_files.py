@@ -440,6 +440,32 @@ async def test_a_file_that_is_cut_in_its_last_block_stalls_the_source(tmp_path: 
     await upstream.close()
 
 
+async def test_a_file_that_has_only_its_header_is_complete(tmp_path: Path) -> None:
+    """A sink writes the header before it has the rows of its collection, which may take long."""
+    path = tmp_path / "a.avro"
+    path.write_bytes(CDC_HEADER)
+    source = changes_of(path)
+    options = {**source.options, "poll interval": "10ms", "stall timeout": "50ms"}
+    source = SourceDefinition("file", {}, options, source.format)
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    state = (await upstream.read(10**6)).state
+    with capture_logs() as logs:
+        reading = asyncio.create_task(upstream.read(10**6))
+        await asyncio.sleep(0.3)
+        assert context.statistics.histories[ID]().stall is None
+    assert logs == []
+    reading.cancel()
+    await upstream.close()
+    with path.open("ab") as file:
+        file.write(cdc_block(update(1, 1, 1), progress(0, 2, t1=1)))
+    await upstream.open(state)
+    assert (await upstream.read(10**6)).state["frontier"] == b"2"
+    await upstream.close()
+
+
 async def test_columns_of_changes_can_be_given(tmp_path: Path) -> None:
     columns = (Column("n", "int2"), Column("t", "text"), Column("at", "timestamptz"))
     source = changes_of(tmp_path / "*.avro", *columns)

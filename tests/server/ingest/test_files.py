@@ -511,6 +511,45 @@ async def test_the_status_of_changes_names_a_truncated_line(tmp_path: Path) -> N
     await upstream.close()
 
 
+@pytest.mark.parametrize(
+    ("encoding", "envelope", "whole", "rest", "end"),
+    [
+        ("csv", Envelope.NONE, "1,a\n", "2,b", "an incomplete line of 3 bytes at byte 4"),
+        ("text", Envelope.NONE, "", "b", "an incomplete line of 1 byte at byte 0"),
+        ("json", Envelope.UPSERT, '{"frontier":[1]}\n', "{}\n", "3 bytes without a frontier at byte 17"),
+    ],
+)
+async def test_a_file_that_ends_within_a_line_stalls_its_source(
+    tmp_path: Path, encoding: str, envelope: Envelope, whole: str, rest: str, end: str
+) -> None:
+    path = tmp_path / "a"
+    path.write_text(whole + rest)
+    columns = TYPED if encoding != "text" else (Column("text", "text"),)
+    options = {"path": str(path), "poll interval": "10ms", "stall timeout": "100ms"}
+    source = SourceDefinition("file", {}, options, Format(Encoding(encoding), envelope=envelope), columns=columns)
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    if whole:
+        await upstream.read(10**6)
+    stall = context.statistics.stalls[ID]
+    with capture_logs() as logs:
+        reading = asyncio.create_task(upstream.read(10**6))
+        assert stall() is None
+        await asyncio.to_thread(until, lambda: stall() is not None)
+        await asyncio.sleep(0.1)
+    error = stall()
+    assert error is not None
+    assert error.message == f'file "{path}" ends with {end}'
+    assert error.hint
+    assert [entry["error"] for entry in logs] == [error.message]
+    path.unlink()
+    await asyncio.to_thread(until, lambda: stall() is None)
+    reading.cancel()
+    await upstream.close()
+
+
 async def test_progress_whose_upper_is_before_its_lower_is_counted_and_logged(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(update(1, 3, 1) + progress(10, 3) + progress(3, 3) + progress(0, 4, t3=1))

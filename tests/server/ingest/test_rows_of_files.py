@@ -354,3 +354,25 @@ async def test_invalid_definitions_are_refused(
     with pytest.raises(PgError, match=message) as caught:
         await FileSource().outputs(source)
     assert caught.value.sqlstate is SqlState.FEATURE_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_frontier_that_goes_backwards_fails_the_source(tmp_path: Path, is_restarted: bool) -> None:
+    path = tmp_path / "a"
+    first = b'{"key":{"n":1},"value":{"n":1,"v":"a"}}\n{"frontier":[10]}\n{"frontier":[10]}\n'
+    second = b'{"key":{"n":1},"value":{"n":1,"v":"b"}}\n{"frontier":[5]}\n'
+    path.write_bytes(first if is_restarted else first + second)
+    if is_restarted:
+        async with reading(tmp_path / "data", definition(path, Envelope.UPSERT)) as (coordinator, _):
+            await until_equal(coordinator, Counter([(1, "a")]))
+        with path.open("ab") as file:
+            file.write(second)
+    async with reading(tmp_path / "data", definition(path, Envelope.UPSERT)) as (coordinator, ingestion):
+        async with asyncio.timeout(20):
+            while (error := ingestion.error) is None:
+                await coordinator.frontiers.moved.wait()
+        position, line = (len(first), 2) if is_restarted else (0, 5)
+        assert error.message == f'frontier goes backwards in file "{path}" after byte {position}'
+        assert error.detail == f"Line {line} after it has the frontier 5, which is before 10."
+        assert error.hint is not None
+        assert await rows_of(coordinator, READ.id) == (Counter([(1, "a")]) if is_restarted else Counter())

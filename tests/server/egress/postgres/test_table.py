@@ -241,6 +241,7 @@ def test_a_change_by_others_is_detected_and_not_overwritten(
     new = pa.table([[1, 2, 9], ["c", "c", "d"]], ["c0", "c1"])
     change(server, "t", lambda rows: new.cast(rows.schema))
     assert wanted in wait_until_stalled(connection)
+    assert connection.execute("SELECT hint FROM mz_internal.mz_sink_statuses").fetchall() != [(None,)]
     assert rows(target, "kept") == damaged
     target.execute("BEGIN; DELETE FROM kept; INSERT INTO kept VALUES (1, 'a'), (2, 'b'); COMMIT")
     while rows(target, "kept") != rows(connection, "t"):
