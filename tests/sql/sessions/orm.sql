@@ -22,3 +22,18 @@ ALTER TABLE clients_pkey RENAME TO another;
 ALTER TABLE customers RENAME TO clients;
 INSERT INTO clients VALUES (2, 'x');
 SELECT indexname FROM pg_indexes WHERE tablename = 'clients';
+
+-- a queue of jobs
+CREATE TABLE jobs (id int PRIMARY KEY, state text NOT NULL DEFAULT 'new');
+INSERT INTO jobs SELECT generate_series(1, 6);
+UPDATE jobs SET state = 'run' WHERE id = (SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id;
+WITH next AS (SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 2 FOR UPDATE SKIP LOCKED) UPDATE jobs j SET state = 'run' FROM next WHERE j.id = next.id RETURNING j.id;
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state = 'run' ORDER BY id FOR UPDATE) RETURNING id;
+WITH done AS (DELETE FROM jobs WHERE id = (SELECT id FROM jobs ORDER BY id LIMIT 1 FOR NO KEY UPDATE) RETURNING *) SELECT * FROM done;
+INSERT INTO jobs SELECT id + 10, state FROM jobs ORDER BY id FOR UPDATE OF jobs;
+MERGE INTO jobs USING (SELECT id FROM jobs WHERE id > 10 FOR SHARE) o ON o.id = jobs.id WHEN MATCHED THEN DELETE;
+DELETE FROM jobs WHERE id IN (SELECT 5 UNION SELECT id FROM jobs FOR UPDATE);
+SELECT 5 UNION SELECT id FROM jobs FOR UPDATE;
+DELETE FROM jobs WHERE id IN (SELECT max(id) FROM jobs FOR UPDATE);
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs j FOR UPDATE OF jobs);
+TABLE jobs;
