@@ -60,4 +60,4 @@ async def check_all(context: Context, table: Table, checked: Table) -> None:
     rules = rules_of(checked, context.plan_context())
     assert rules is not None
     if (violation := await first_violation(context, rules, rows)) is not None:
-        raise violated_by_some_row(table, violation[1])
+        raise violated_by_some_row(context, table, violation[1])

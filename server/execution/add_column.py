@@ -14,12 +14,12 @@ from protocol.pgwire.types import parse_type
 from server.coordinator.snapshot_cache import collection_schema
 from server.execution.add_check import check_all
 from server.execution.add_key import add_to_table
-from server.execution.altered_columns import contains_nulls, has_rows, numbering_of, plan_default_row, replace_table
+from server.execution.altered_columns import has_rows, numbering_of, plan_default_row, replace_table
 from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, check_column_name
 from server.execution.ddl.sequences import create_owned
 from server.execution.planning import plan_default
-from server.execution.row_rules import check_rows
+from server.execution.row_rules import check_rows, contains_nulls
 from server.execution.select import rows_without_inputs
 from server.execution.user_types import known_column
 from server.execution.write import apply_rows, rows_to_write
@@ -59,7 +59,7 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
     if value is None:
         value = pa.scalar(None, parse_type(column.type).arrow)
     if not column.nullable and not value.is_valid and not fills and await has_rows(context, table):
-        raise contains_nulls(table, name)
+        raise contains_nulls(context, table, name)
     if column.domain is not None and not fills and await has_rows(context, table):
         await _check_domain(context, table, column, value)
     after = replace(table, columns=(*table.columns, column), numbering=numbering_of(table).added(value))
@@ -100,7 +100,7 @@ async def _fill(context: Context, table: Table, column: Column, name: Ident) -> 
     rows = await rows_to_write(context, plan.query, (), table.id)
     assert plan.new is not None
     if not column.nullable and rows.column(plan.new.start + len(table.columns)).null_count:
-        raise contains_nulls(table, column.name)
+        raise contains_nulls(context, table, column.name)
     await apply_rows(context, replace(plan, rules=None), current, "UPDATE", rows)
 
 

@@ -21,6 +21,7 @@ from server.execution.ddl.define import change_catalog
 from server.execution.ddl.keys import check_key_type, check_type, with_keys
 from server.execution.names import find_item
 from server.execution.own_changes import is_changed
+from server.execution.row_rules import contains_nulls
 from server.execution.select import relation_rows_at
 from server.execution.write import retried
 from server.session_state.context import Context
@@ -101,8 +102,7 @@ async def enforce(context: Context, table: Table, key: EnforcedKey | None, requi
     numbers = {column.name: number for number, column in enumerate(table.columns)}
     for name in required:
         if rows.column(numbers[name]).null_count:
-            message = f'column "{name}" of relation "{table.name}" contains null values'
-            raise PgError(SqlState.NOT_NULL_VIOLATION, message)
+            raise contains_nulls(context, table, name)
     if key is None:
         return
     layout, empty = key.layout, KeyCounts(key.layout.is_narrow)

@@ -78,8 +78,11 @@ async def _check_columns(context: Context, table: Table, domain: Domain) -> None
         rules = rules_of(replace(table, columns=tuple(plain), checks=()), context.plan_context())
         assert rules is not None
         if await first_violation(context, rules, rows) is not None:
-            where = f'column "{column.name}" of table "{table.name}"'
-            if domain.not_null:
-                raise PgError(SqlState.NOT_NULL_VIOLATION, f"{where} contains null values")
-            message = f"{where} contains values that violate the new constraint"
-            raise PgError(SqlState.CHECK_VIOLATION, message)
+            fault = "null values" if domain.not_null else "values that violate the new constraint"
+            raise PgError(
+                SqlState.NOT_NULL_VIOLATION if domain.not_null else SqlState.CHECK_VIOLATION,
+                f'column "{column.name}" of table "{table.name}" contains {fault}',
+                schema_name=context.state.schemas[table.schema_id].name,
+                table_name=table.name,
+                column_name=column.name,
+            )

@@ -23,7 +23,6 @@ from server.execution.add_column import add_column
 from server.execution.add_key import add_to_table
 from server.execution.altered_columns import (
     column_position,
-    contains_nulls,
     refuse_computed,
     replace_table,
     with_column,
@@ -36,6 +35,7 @@ from server.execution.ddl.sequences import alter_owned, create_owned, identity_s
 from server.execution.drop_column import drop_column
 from server.execution.names import find_item
 from server.execution.planning import plan_default
+from server.execution.row_rules import contains_nulls
 from server.execution.set_column_type import set_column_type
 from server.execution.write import retried, rows_to_write
 from server.session_state.context import Context
@@ -235,5 +235,5 @@ async def _set_not_null(context: Context, table: Table, name: Ident, wanted: boo
         plan = plan_query(relation_query(table, (column.name,)), context.plan_context())
         rows = await rows_to_write(context, plan, (), table.id)
         if rows.column(0).null_count:
-            raise contains_nulls(table, column.name)
+            raise contains_nulls(context, table, column.name)
     await replace_table(context, table, with_column(table, at, replace(column, nullable=not wanted)))

@@ -126,10 +126,6 @@ async def has_rows(context: Context, table: Table) -> bool:
     return bool(rows.num_rows)
 
 
-def contains_nulls(table: Table, column: str) -> PgError:
-    return PgError(SqlState.NOT_NULL_VIOLATION, f'column "{column}" of relation "{table.name}" contains null values')
-
-
 def plan_default_row(context: Context, column: Column) -> WritePlan:
     """An INSERT of a default row into a table that has only the column."""
     plan_context = context.plan_context()

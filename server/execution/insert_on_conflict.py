@@ -33,6 +33,7 @@ from server.execution.row_rules import check_rows
 from server.execution.select import (
     check_table_unaltered,
     check_write_unaltered,
+    lock_at_once,
     relation_rows_at,
     rows_at,
     rows_without_inputs,
@@ -182,6 +183,8 @@ async def insert_on_conflict(
     locked = None if read or others else _locked_keys(keys, new)
     read |= context.state.collections(others, through=DerivedRelation)
     await context.admit((table.id,))
+    if conflict.update is not None:
+        await lock_at_once(context, conflict.update)
     await context.lock(frozenset((table.id,)) | read, locked)
     time = _hold(context, frozenset((table.id,)) | others)
     held = [id for id in (table.id, *others) if id in coordinator.frontiers.floors]
@@ -221,6 +224,7 @@ async def _source(
         return await rows_without_inputs(context, plan.query, parameters), frozenset()
     read = context.state.collections(plan.query.inputs, through=DerivedRelation)
     await context.admit((plan.table,))
+    await lock_at_once(context, plan.query)
     await context.lock(frozenset((plan.table,)) | read)
     time = _hold(context, plan.query.inputs)
     holder = context.coordinator.frontiers.hold(plan.query.inputs, time)

@@ -51,10 +51,26 @@ async def first_violation(context: Context, rules: RowRules, rows: pa.Table) -> 
     return min(found, key=lambda pair: pair[0], default=None)  # of one row, the first rule
 
 
-def violated_by_some_row(table: Table, rule: Rule) -> PgError:
+def violated_by_some_row(context: Context, table: Table, rule: Rule) -> PgError:
     """The error if a row that a table already has violates a constraint."""
-    message = f'check constraint "{rule.name}" of relation "{table.name}" is violated by some row'
-    return PgError(SqlState.CHECK_VIOLATION, message)
+    return PgError(
+        SqlState.CHECK_VIOLATION,
+        f'check constraint "{rule.name}" of relation "{table.name}" is violated by some row',
+        schema_name=context.state.schemas[table.schema_id].name,
+        table_name=table.name,
+        constraint_name=rule.name,
+    )
+
+
+def contains_nulls(context: Context, table: Table, column: str) -> PgError:
+    """The error if a column of a table already has a NULL."""
+    return PgError(
+        SqlState.NOT_NULL_VIOLATION,
+        f'column "{column}" of relation "{table.name}" contains null values',
+        schema_name=context.state.schemas[table.schema_id].name,
+        table_name=table.name,
+        column_name=column,
+    )
 
 
 def _first_violation_of_few(rules: RowRules, rows: pa.Table) -> tuple[int, Rule] | None:

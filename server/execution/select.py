@@ -81,11 +81,28 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
         except Unavailable:
             if wanted.skips:
                 return False
-            name = context.state.items[table].name
-            message = f'could not obtain lock on row in relation "{name}"'
-            raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
+            raise _not_available(context, table) from None
     context.read_times.hold_latest(plan.inputs)
     return True
+
+
+async def lock_at_once(context: Context, plan: QueryPlan) -> None:
+    """Locks the tables that a write reads in queries with FOR UPDATE NOWAIT, before it locks all others.
+
+    PgError 55P03 if another session holds one of the locks.
+    """
+    if plan.row_locks is None or not plan.row_locks.nowait:
+        return
+    for table in sorted(plan.row_locks.tables):
+        try:
+            await context.lock((table,), nowait=True)
+        except Unavailable:
+            raise _not_available(context, table) from None
+
+
+def _not_available(context: Context, table: ObjectId) -> PgError:
+    message = f'could not obtain lock on row in relation "{context.state.items[table].name}"'
+    return PgError(SqlState.LOCK_NOT_AVAILABLE, message)
 
 
 async def rows_without_inputs(

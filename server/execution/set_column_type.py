@@ -20,7 +20,6 @@ from server.dataflow.runtime.spark_rows import shaped
 from server.execution.altered_columns import (
     NEW,
     column_position,
-    contains_nulls,
     numbering_of,
     plan_default_row,
     plan_of_view,
@@ -33,7 +32,7 @@ from server.execution.ddl.foreign_keys import check_types
 from server.execution.ddl.index_options import check_classes
 from server.execution.ddl.sequences import set_identity_type
 from server.execution.planning import refuse_subquery
-from server.execution.row_rules import first_violation, violated_by_some_row
+from server.execution.row_rules import contains_nulls, first_violation, violated_by_some_row
 from server.execution.select import relation_rows_at
 from server.execution.user_types import known_column
 from server.execution.write import rows_to_write
@@ -126,9 +125,9 @@ async def _replace_rows(
     rows = await rows_to_write(context, _plan_conversion(context, table, after, at, action), (), table.id)
     rows = await in_thread(shaped, rows, collection_schema(after))
     if not column.nullable and rows.column(at).null_count:
-        raise contains_nulls(table, column.name)
+        raise contains_nulls(context, table, column.name)
     if checks is not None and (violation := await first_violation(context, checks, rows)) is not None:
-        raise violated_by_some_row(table, violation[1])
+        raise violated_by_some_row(context, table, violation[1])
     null = pa.scalar(None, type.arrow)
     numbering = replace(numbering_of(table).added(null, at), readable_from=NOW)
     after = replace(after, numbering=numbering)

@@ -41,6 +41,7 @@ from server.execution.select import (
     check_table_unaltered,
     check_write_unaltered,
     keys_of,
+    lock_at_once,
     relation_rows_at,
     repeated_row,
     rows_at,
@@ -229,6 +230,7 @@ async def rows_to_write(
     read = context.state.collections(query.inputs, through=DerivedRelation)
     written = frozenset() if table is None else frozenset((table,))
     await context.admit(written)
+    await lock_at_once(context, query)
     await context.lock(written | read, keys)
     if transaction.is_shared:
         time = context.read_times.hold_latest(query.inputs)

@@ -9,7 +9,7 @@ from server.authorization import privileges
 from server.frontend.transactions import outside_block
 from server.session_state.context import Context
 from server.session_state.results import Result
-from server.session_state.setting_changes import change_settings, reset_setting, set_setting
+from server.session_state.setting_changes import change_settings, joined_values, reset_setting, set_setting
 from server.settings.variables import LISTS
 from server.sql.grammar import statements as s
 
@@ -24,7 +24,7 @@ def set_variable(context: Context, statement: s.SetVariable) -> Result:
     elif len(values) > 1 and name.lower() not in LISTS:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"SET {name} takes only one argument")
     else:
-        set_setting(context, name, ", ".join(values), local=local)
+        set_setting(context, name, joined_values(name, values), local=local)
     return Result("SET")
 
 

@@ -509,7 +509,8 @@ class _Rewriter:
         arguments = [cast_to(node.this, "VARCHAR"), node.expression]
         if isinstance(node, exp.RegexpILike):
             arguments.append(exp.Literal.string("i"))
-        return exp.Anonymous(this="regexp_matches", expressions=arguments)
+        matches = exp.Anonymous(this="regexp_matches", expressions=arguments)
+        return exp.Not(this=matches) if node.args.get("negate") else matches
 
     def _substring(self, node: exp.Substring) -> exp.Expr:
         parts = (node.args.get("start"), node.args.get("length"))

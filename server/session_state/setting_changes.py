@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.context import Context
 from server.settings.session_settings import Settings
 from server.settings.variables import TRANSACTION_MODES, checked_value
+from server.sql.grammar.lexer import quote_identifier
+
+
+def joined_values(name: str, values: Iterable[str]) -> str:
+    """The text of a setting with the values that SET lists. Those of search_path are names, quoted if necessary."""
+    return ", ".join(map(quote_identifier, values) if name.lower() == "search_path" else values)
 
 
 def set_setting(context: Context, name: str, value: str, *, local: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from server.settings.variables import (
 CUSTOM_SETTINGS_MAX = 128
 CUSTOM_CHARACTERS_MAX = 65_536
 """The limits of a session's custom settings: their number, and the length of all names and values."""
+_LISTED_NAME = re.compile(r'"((?:[^"]|"")*)"|([^",]+)')
 _ROLE_VARIABLES = ("role", "is_superuser")
 _SESSION_VARIABLES = ("session_authorization", *_ROLE_VARIABLES)
 
@@ -168,8 +170,9 @@ class Settings(Mapping[str, str]):
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        names = (part.strip() for part in self["search_path"].split(","))
-        return tuple(n[1:-1].replace('""', '"') if n.startswith('"') else n.lower() for n in names if n)
+        listed = _LISTED_NAME.findall(self["search_path"])
+        names = (quoted.replace('""', '"') or plain.strip().lower() for quoted, plain in listed)
+        return tuple(filter(None, names))
 
     @property
     def naming(self) -> tuple[str, str, str, str, InputStyle]:

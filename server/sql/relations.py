@@ -42,7 +42,8 @@ class Sample:
 class RowLocks:
     """SELECT ... FOR UPDATE: the tables whose rows it locks.
 
-    `nowait`: it fails if another session holds a lock. `skips`: it returns no rows then (SKIP LOCKED).
+    `nowait`: it fails if another session holds a lock. `skips`: it returns no rows then (SKIP LOCKED), but in a write,
+    which locks its tables itself, it waits.
     """
 
     tables: frozenset[ObjectId]

@@ -18,6 +18,7 @@ from protocol.pgwire.types import PgType, parse_type
 from server.sql.bind import Binder, PlanContext, domains
 from server.sql.bind.casts import with_second_digits
 from server.sql.coerce import ASSIGNMENT
+from server.sql.columns import free_columns
 from server.sql.constant import Bindings, Evaluate
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, SessionValue, Volatile, transform, walk
 from server.sql.grammar.parse import parse_expression
@@ -108,7 +109,7 @@ def validate(
     else:
         column = next(column for column in columns if column.name == generated)
         bound = generation(binder, column, expression, scope)
-        used = {n.column.name for n in walk(bound) if isinstance(n, ColumnRef)}
+        used = {column.name for column in free_columns(bound)}
         for other in columns:
             if other.name in used and other.generated:
                 raise PgError(
@@ -116,8 +117,7 @@ def validate(
                     f'cannot use generated column "{other.name}" in column generation expression',
                     detail="A generated column cannot reference another generated column.",
                 )
-    used = {node.column.name for node in walk(bound) if isinstance(node, ColumnRef)}
-    return used, binder.stored_text(expression)
+    return {column.name for column in free_columns(bound)}, binder.stored_text(expression)
 
 
 def validate_domain(context: PlanContext, base: PgType, expression: Expr) -> str:

@@ -171,3 +171,12 @@ SELECT 33 * ANY ('{1,2,3}');
 SELECT 33 + ALL (ARRAY[1, 2]);
 SELECT 1 || ANY (ARRAY['a', 'b']);
 SELECT 33 + ANY (SELECT 1);
+
+-- ANY and ALL with operands that Python computes
+SELECT id, jb->>'e' = ANY ('{text,x}'), jb->>'a' <> ALL (ARRAY['1', '5']), (jb->>'a')::int = ANY ('{1,5}') FROM docs WHERE id IN (1, 2, 4, 6);
+SELECT id FROM docs WHERE NOT (jb->>'a' = ANY ('{1}'));
+SELECT id, jb->>'e' LIKE ANY ('{t%,x}'), jb->>'e' NOT ILIKE ALL ('{T%,x}'), jb->>'e' ~ ANY ('{^t,x}'), jb->>'e' !~ ALL ('{^t,x}') FROM docs WHERE id < 4;
+SELECT id, regexp_replace(ta[1], 'a', 'b') = ANY (ta), regexp_replace(ta[1], 'a', 'a') = ANY (regexp_split_to_array(ta[1], ',')) FROM lists;
+SELECT count(*) FILTER (WHERE jb->>'e' = ANY ('{text}')), bool_or(jb->>'a' = ANY ('{1}')) FROM docs;
+SELECT jb->>'e' = ANY ('{text}'), count(*) FROM docs GROUP BY 1 ORDER BY 1;
+SELECT a.id, b.id FROM docs a JOIN docs b ON a.jb->>'a' = ANY (ARRAY[b.jb->>'a', '1']) ORDER BY 1, 2;

@@ -74,3 +74,11 @@ SELECT id, c LIKE 'a!%%' ESCAPE '!', c NOT LIKE '!%%' ESCAPE '!', c ILIKE 'A!_' 
 -- operators bind like ||, from left to right; a prefix operator takes what + and * make
 SELECT 'ab' ~ '^a' || 'b', ~ 1 + 2, @ -5 + 2, |/ 25 + 11;
 SELECT '{"a": "x"}'::jsonb || '{"b": "y"}'::jsonb ->> 'b';
+
+-- operators that are negations, with ANY and ALL
+SELECT '4' !~ ALL ('{4,6}'), '4' !~ ANY ('{4,6}'), 'a' !~* ALL ('{A,b}'), 'a' !~* ANY ('{A,b}'), NOT 'a' ~ ALL ('{a,b}');
+SELECT '4' NOT LIKE ALL ('{4,6}'), '4' NOT LIKE ANY ('{4,6}'), '4' !~~ ALL ('{4,6}'), '4' !~~* ANY ('{4,6}');
+SELECT x FROM (VALUES ('a'), ('b'), (NULL)) v(x) WHERE x !~ ALL (ARRAY['a', 'c']);
+SELECT '4' !~ ALL (SELECT '4' UNION SELECT '6'), '4' !~* ANY (SELECT '4' UNION SELECT '6');
+SELECT 1 !~ 2;
+SELECT 'Ab'::char(4) ~* 'ab', 'Ab'::char(4) ~* 'ab$', 'Ab'::char(4) !~* 'b  $';

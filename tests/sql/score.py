@@ -43,7 +43,6 @@ _PSEUDO: dict[str, PgType] = {
     "anyenum": ENUM,
     "name": TEXT,  # names of encodings and settings
 }
-_PARSED_AS = {"!~": "~", "!~*": "~*"}  # also with NOT
 _LISTED = """
     WITH known AS (SELECT oid FROM pg_type WHERE typname = ANY(%(types)s) AND typnamespace = 'pg_catalog'::regnamespace)
     SELECT false, proname, proargtypes::oid[], prorettype, provariadic, p.prokind, p.proretset
@@ -112,7 +111,7 @@ def row_of(signature: Signature) -> Function | None:
     """The row of the function table with which Tidewire computes it."""
     try:
         if signature.is_operator:
-            resolved = resolve_operator(_PARSED_AS.get(signature.name, signature.name), signature.types)
+            resolved = resolve_operator(signature.name, signature.types)
         elif signature.name in SETS:
             resolved = resolve_set_array(SETS[signature.name].arrays[-1], signature.types)
         else:
@@ -184,7 +183,7 @@ def untested_rows() -> list[str]:
 
 
 def _can_be_called(row: Function) -> bool:
-    return " " not in row.name and row.name not in _PARSED_AS
+    return " " not in row.name
 
 
 def scored(connection: psycopg.Connection) -> list[Chapter]:

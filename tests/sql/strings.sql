@@ -88,3 +88,8 @@ SELECT left('a');
 SELECT lower('ABC'::varchar(2)), upper('abc'::char(2)), length('abc'::varchar), 'abc'::char(2) = 'ab', 'a'::char(3) || 'b', ('a'::char(3))::text || 'b', 'abcdef'::varchar(3);
 SELECT id, lower(s), upper(s), lower(v), upper(c), upper(left(s, 3)), lower(s || 'Ä') FROM strs;
 SELECT coalesce(v, '{*:AND}'), concat('{*}', '{0}', v), greatest('{1}', '{*:OR}', v), initcap(s || '{t}'), regexp_split_to_array(s || '{t}', 'b') FROM strs WHERE id < 4;
+
+-- hashes
+SELECT hashtext(''), hashtext('a'), hashtext('hello'), hashtext('exactly12byt'), hashtext('more than twelve bytes'), hashtext('äöü€'), hashtext(NULL);
+SELECT hashtextextended('', 0), hashtextextended('hello', 0), hashtextextended('hello', 1), hashtextextended('hello', -1), hashtextextended('more than twelve bytes', 12345678901234);
+SELECT id, hashtext(s), hashtextextended(s, id) FROM strs;

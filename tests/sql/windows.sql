@@ -150,3 +150,13 @@ SELECT row_number(1) OVER () FROM people;
 SELECT id FROM people ORDER BY row_number() OVER (ORDER BY salary DESC NULLS LAST, id DESC);
 SELECT * FROM (SELECT id, dept, row_number() OVER (PARTITION BY dept ORDER BY salary DESC NULLS LAST, id) AS r FROM people) x WHERE r = 1;
 SELECT id, array_agg('{a}'::text || id) OVER (ORDER BY id), count(*) FILTER (WHERE jb @> '{"a": 1}') OVER (ORDER BY id), sum(id) FILTER (WHERE jb @> '{}') OVER (ORDER BY id) FROM docs;
+
+-- FILTER of windows over groups
+SELECT dept, sum(count(*)) FILTER (WHERE dept > 1) OVER (ORDER BY dept) FROM people GROUP BY dept;
+SELECT id, sum(id) FILTER (WHERE id > 1) OVER (ORDER BY id) FROM people GROUP BY id;
+SELECT dept + 1, array_agg(max(id)) FILTER (WHERE dept + 1 > 2) OVER (ORDER BY dept + 1) FROM people GROUP BY dept + 1;
+SELECT dept, count(*) FILTER (WHERE dept IS NULL) OVER () FROM people GROUP BY ROLLUP (dept);
+SELECT dept, sum(count(*)) FILTER (WHERE id > 1) OVER () FROM people GROUP BY dept;
+SELECT dept, sum(sum(id)) FILTER (WHERE count(*) > 1) OVER (ORDER BY dept) FROM people GROUP BY dept;
+SELECT sum(id) FILTER (WHERE row_number() OVER () > 1) OVER () FROM people;
+SELECT sum(id) FILTER (WHERE row_number() OVER () > 1) FROM people;

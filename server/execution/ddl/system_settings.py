@@ -7,6 +7,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.dataflow.arrangements.file_arrangement import EXECUTORS
 from server.session_state.context import Context
+from server.session_state.setting_changes import joined_values
 from server.settings.variables import check_default, checked_value, find_variable
 from server.sql.grammar.statements.settings import AlterSystem
 
@@ -24,7 +25,7 @@ def alter_system(context: Context, statement: AlterSystem) -> CatalogState:
     settings = {key: value for key, value in state.settings.items() if key != name.lower()}
     if statement.values is not None:
         check_default(find_variable(name).name)
-        settings[name.lower()] = value = checked_value(name, ", ".join(statement.values))
+        settings[name.lower()] = value = checked_value(name, joined_values(name, statement.values))
         if (
             name.lower() == "arrangement_probing"
             and value == EXECUTORS

@@ -18,7 +18,7 @@ from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.resolve import Resolved
 from server.sql.functions.table import ANY, FUNCTIONS, Function, Kind
 from server.sql.grammar.lexer import words
-from server.sql.scope import Scope, level_of
+from server.sql.scope import Scope, in_clause, level_of
 
 ORDER_MATTERS = frozenset(ORDERED_SETS) | words(
     """string_agg array_agg json_agg jsonb_agg json_agg_strict jsonb_agg_strict json_object_agg jsonb_object_agg
@@ -58,7 +58,9 @@ def aggregate_call(
         _check_distinct(binder, function, written, coerced, order)
     if function.name not in ORDER_MATTERS:
         order = ()
-    condition = None if written.condition is None else binder.condition(written.condition, inner, "FILTER")
+    condition = None
+    if written.condition is not None:
+        condition = binder.condition(written.condition, in_clause(inner, "FILTER"), "FILTER")
     level = 0
     if not over:
         parts = (*coerced, *(key.expression for key in order), *(() if condition is None else (condition,)))

@@ -111,7 +111,9 @@ class Binder(Coercer):
         """Whether the expression is the default of an identity column."""
         self.replacements: list[Replacement] = []
         self.root: exp.Expr | None = None
-        """The query whose rows are returned. Only it may lock rows."""
+        """The query whose rows are returned. Only it may lock rows, unless `locks_inputs`."""
+        self.locks_inputs = False
+        """The statement is a write, which locks the tables that it reads."""
         self.row_locks: RowLocks | None = None
         self.volatile_calls: list[str] = []
         """The names of the volatile functions that were called so far."""

@@ -141,9 +141,10 @@ class Grouping:
                 return self._call(node) if node.level == self.level else node
             case WindowCall(call=call):
                 arguments = tuple(self.rewrite(a) for a in call.arguments)
+                condition = None if call.filter is None else self.rewrite(call.filter)
                 return replace(
                     node,
-                    call=replace(call, arguments=arguments),
+                    call=replace(call, arguments=arguments, filter=condition),
                     partition=tuple(self.rewrite(p) for p in node.partition),
                     order=tuple(replace(k, expression=self.rewrite(k.expression)) for k in node.order),
                 )

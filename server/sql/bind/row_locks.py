@@ -16,9 +16,14 @@ from server.sql.relations import RowLocks, Scan
 
 
 def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
-    """The rows that the clauses of a SELECT lock. PgError 0A000, or 42P01 for an unknown name after OF."""
+    """The rows that the clauses of a SELECT lock, and those of the statement's other SELECTs that are bound already.
+
+    PgError 0A000, or 42P01 for an unknown name after OF.
+    """
     clauses: list[exp.Lock] = tree.args["locks"]
-    if tree is not binder.root:
+    if isinstance(tree.parent, exp.SetOperation):
+        raise _not_allowed(clauses[0], "UNION/INTERSECT/EXCEPT")
+    if tree is not binder.root and not binder.locks_inputs:
         raise binder.unsupported(
             f"{_name(clauses[0])} in a subquery",
             tree,
@@ -34,7 +39,8 @@ def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
     if any(isinstance(wait, exp.Expr) for wait in waits):
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "WAIT"')
     tables = {id for clause in clauses for id in _tables(binder, clause, source)}
-    return RowLocks(frozenset(tables), True in waits, False in waits)
+    other = binder.row_locks or RowLocks(frozenset(), nowait=False, skips=False)
+    return RowLocks(other.tables | tables, other.nowait or True in waits, other.skips or False in waits)
 
 
 def check_row_locks(tree: exp.Select, expressions: Sequence[Expression], *, aggregated: bool, expanded: bool) -> None:

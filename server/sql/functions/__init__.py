@@ -9,6 +9,7 @@ for _chapter in (
     *("arithmetic", "mathematics", "comparison", "strings", "binary_strings", "matching", "formatting"),
     *("arrays", "json", "intervals", "datetimes", "datetime_fields", "aggregates", "windows", "sets"),
     "sizes",
+    "hashes",
     "type_input",
     "enums",
     "json_paths",

@@ -89,6 +89,12 @@ def _infix(kind: type[exp.Expr]) -> Callable[[Any, Any, Any], exp.Expr]:
     return lambda self, left, right: self.expression(kind(this=left, expression=right))
 
 
+def _negated(operator: exp.Expr) -> exp.Expr:
+    """The operator that is the negation of another: x !~ ALL (y) is not NOT (x ~ ALL (y))."""
+    operator.set("negate", True)
+    return operator
+
+
 class _Parser(PostgresParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -131,9 +137,9 @@ class _Parser(PostgresParser):
         this = self._parse_term()
         while True:
             if self._match_pair(TokenType.NOT, TokenType.RLIKE):
-                this = exp.Not(this=self.expression(exp.RegexpLike(this=this, expression=self._parse_term())))
+                this = _negated(self.expression(exp.RegexpLike(this=this, expression=self._parse_term())))
             elif self._match_pair(TokenType.NOT, TokenType.IRLIKE):
-                this = exp.Not(this=self.expression(exp.RegexpILike(this=this, expression=self._parse_term())))
+                this = _negated(self.expression(exp.RegexpILike(this=this, expression=self._parse_term())))
             elif self._match_set(self.BITWISE):
                 this = self.expression(self.BITWISE[self._prev.token_type](this=this, expression=self._parse_term()))
             elif self._match(TokenType.DPIPE):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import assert_never
+from typing import Any, assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, BYTEA, INT8, JSONB
 from server.sql.casts import find_cast, is_utc
 from server.sql.coerce import INT4_MAX
+from server.sql.columns import names_any
 from server.sql.expressions import (
     Aggregate,
     Array,
@@ -30,6 +31,7 @@ from server.sql.expressions import (
     Volatile,
     WindowCall,
     precision,
+    transform,
 )
 from server.sql.functions import worker
 from server.sql.functions.json import JSONB_SORT_KEY
@@ -125,17 +127,38 @@ class ExpressionRenderer(ABC):
                 assert_never(expression)
 
     def _quantified(self, quantified: Quantified) -> str:
-        """Spark allows no Python UDF in a lambda, so a UDF gets the whole array as an argument."""
-        call, array = quantified.call, self.expression(quantified.array)
-        if isinstance(call, Call) and call.arguments[1:] == (ColumnRef(quantified.element),):
+        """Spark allows no Python UDF in a lambda. One that compares gets the whole array as an argument; those that do
+        not depend on the element are called outside of the lambda."""
+        call, element, array = quantified.call, quantified.element, self.expression(quantified.array)
+        if isinstance(call, Call) and call.arguments[1:] == (ColumnRef(element),):
             text = self._call(call)
             if text.startswith(PYTHON_CALL):
                 key = worker.quantified_key(
                     call.function, [a.type for a in call.arguments], call.timezone, quantified.all
                 )
                 return python_call(key, [self.expression(call.arguments[0]), array], BOOL, 0)
+        outside = [array] if PYTHON_CALL in array else []
+        values = f"q{element.id}"
+
+        def inside(node: Any) -> Expression | None:
+            if not isinstance(node, (Call, Cast, Case)) or names_any(node, {element.id}):
+                return None
+            text = self.expression(node)
+            if PYTHON_CALL not in text:
+                return node
+            column = Column(-1 - len(self._names), "", node.type, node.nullable, precision(node))
+            self._names[column.id] = f"{values}.v{len(outside)}"
+            outside.append(text)
+            return ColumnRef(column)
+
+        test = self.expression(transform(call, inside))
         word = "forall" if quantified.all else "exists"
-        return f"{word}({array}, {self.name(quantified.element)} -> {self.expression(call)})"
+        over = f"{values}.v0" if PYTHON_CALL in array else array
+        text = f"{word}({over}, {self.name(element)} -> {test})"
+        if not outside:
+            return text
+        fields = ", ".join(f"'v{i}', {value}" for i, value in enumerate(outside))
+        return let(f"named_struct({fields})", lambda _: text, values)
 
     def _within_limit(self, text: str, parts: Iterable[str]) -> str:
         """The text of a call with these arguments. 54001 if too much was added to arguments so far."""

@@ -134,3 +134,34 @@ def test_columns_become_identity_columns_and_cease_to_be(
             _SEQUENCES,
         ):
             assert answer(ours, statement) == answer(theirs, statement), statement
+
+
+def test_errors_name_the_table_and_what_its_rows_violate(
+    theirs: psycopg.Connection[Any], passing_server: ServerThread
+) -> None:
+    """Drivers and ORMs read these fields instead of the message."""
+
+    def fields(connection: psycopg.Connection[Any], statement: str) -> tuple[str | None, ...]:
+        with pytest.raises(psycopg.errors.IntegrityError) as caught:
+            connection.execute(statement.encode())
+        found = caught.value.diag
+        return (found.sqlstate, found.table_name, found.column_name, found.constraint_name)
+
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        for connection in (theirs, ours):
+            connection.execute("CREATE DOMAIN amount int")
+            connection.execute("CREATE TABLE sums (id int, v int, w amount, x text)")
+            connection.execute("INSERT INTO sums VALUES (1, NULL, 5, 'a'), (1, 2, NULL, 'b')")
+        for statement in (
+            "ALTER TABLE sums ADD CONSTRAINT small CHECK (id > 1)",
+            "ALTER TABLE sums ADD n int NOT NULL",
+            "ALTER TABLE sums ALTER v SET NOT NULL",
+            "ALTER TABLE sums ADD CONSTRAINT v_key PRIMARY KEY (v)",
+            "ALTER TABLE sums ADD CONSTRAINT id_key UNIQUE (id)",
+            "ALTER DOMAIN amount ADD CONSTRAINT large CHECK (value > 5)",
+            "ALTER DOMAIN amount SET NOT NULL",
+        ):
+            assert fields(ours, statement) == fields(theirs, statement), statement
+        for connection in (theirs, ours):
+            connection.execute("DROP TABLE sums")
+            connection.execute("DROP DOMAIN amount")

@@ -114,6 +114,38 @@ def test_set_constraints(ours: Session, stack: ExitStack, postgres: str) -> None
         compare("SET CONSTRAINTS ALL\nSET CONSTRAINTS d, ALL DEFERRED\nSET CONSTRAINTS a.b.c.d DEFERRED", ours, theirs)
 
 
+def test_names_of_schemas_in_the_search_path(ours: Session, theirs: Session) -> None:
+    """SET quotes names. Tools read the path, and set it again."""
+    script = """
+        CREATE SCHEMA "Mixed Case"
+        CREATE TABLE "Mixed Case".here AS SELECT 1 AS a
+        SET search_path = "Mixed Case", public
+        SHOW search_path
+        SELECT a, current_schema::text FROM here
+        SET search_path = 'Mixed Case'
+        SELECT a, current_setting('search_path') FROM here
+        SET SCHEMA 'Mixed Case'
+        SELECT a FROM here
+        SET search_path = Mixed
+        SHOW search_path
+        SET search_path = 'Mixed Case, public'
+        SHOW search_path
+        SELECT a FROM here
+        SELECT set_config('search_path', ' "Mixed Case" ,PUBLIC', false), current_schemas(false)::text[]
+        SELECT a FROM here
+        SET search_path = public, "select", "x""y,z", "$user"
+        SHOW search_path
+        SELECT set_config('search_path', current_setting('search_path'), false), current_schemas(false)::text[]
+        SET search_path = ''
+        SHOW search_path
+        SELECT a FROM here
+        SET search_path = public
+        DROP TABLE "Mixed Case".here
+        DROP SCHEMA "Mixed Case"
+    """
+    compare(script, ours, theirs)
+
+
 def test_time_zones_as_offsets(ours: Session, theirs: Session) -> None:
     """Sequelize sends INTERVAL '+00:00' HOUR TO MINUTE. A number is the hours east of UTC, unlike in a POSIX zone."""
     script = """

@@ -38,3 +38,18 @@ ALTER TABLE rated ALTER COLUMN given SET DEFAULT 4;
 ALTER TABLE rated ALTER COLUMN given SET DEFAULT NULL;
 INSERT INTO rated DEFAULT VALUES RETURNING *;
 SELECT column_name, column_default IS NULL FROM information_schema.columns WHERE table_name = 'rated' ORDER BY 1;
+
+-- a queue of jobs
+CREATE TABLE jobs (id int PRIMARY KEY, state text NOT NULL DEFAULT 'new');
+INSERT INTO jobs SELECT generate_series(1, 6);
+UPDATE jobs SET state = 'run' WHERE id = (SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id;
+WITH next AS (SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 2 FOR UPDATE SKIP LOCKED) UPDATE jobs j SET state = 'run' FROM next WHERE j.id = next.id RETURNING j.id;
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state = 'run' ORDER BY id FOR UPDATE) RETURNING id;
+WITH done AS (DELETE FROM jobs WHERE id = (SELECT id FROM jobs ORDER BY id LIMIT 1 FOR NO KEY UPDATE) RETURNING *) SELECT * FROM done;
+INSERT INTO jobs SELECT id + 10, state FROM jobs ORDER BY id FOR UPDATE OF jobs;
+MERGE INTO jobs USING (SELECT id FROM jobs WHERE id > 10 FOR SHARE) o ON o.id = jobs.id WHEN MATCHED THEN DELETE;
+DELETE FROM jobs WHERE id IN (SELECT 5 UNION SELECT id FROM jobs FOR UPDATE);
+SELECT 5 UNION SELECT id FROM jobs FOR UPDATE;
+DELETE FROM jobs WHERE id IN (SELECT max(id) FROM jobs FOR UPDATE);
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs j FOR UPDATE OF jobs);
+TABLE jobs;

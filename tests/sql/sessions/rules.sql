@@ -23,3 +23,10 @@ INSERT INTO r VALUES (5, 6, 'sum');
 CREATE TABLE bad (a int, b int GENERATED ALWAYS AS (random()) STORED);
 CREATE TABLE bad (a int CHECK ((SELECT true)));
 SELECT * FROM r;
+
+-- the name of a check of one column that compares it with an array
+CREATE TABLE colours (shade text CHECK (lower(shade) = ANY ('{red,blue}')), doc jsonb CHECK (doc->>'a' = ANY (ARRAY['x', 'y'])));
+INSERT INTO colours VALUES ('RED', '{"a": "x"}');
+INSERT INTO colours VALUES ('green', '{"a": "x"}');
+INSERT INTO colours VALUES ('red', '{"a": "z"}');
+SELECT conname FROM pg_constraint WHERE conrelid = 'colours'::regclass ORDER BY conname;
