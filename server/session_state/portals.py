@@ -31,6 +31,8 @@ class Portal:
     prepared: Prepared
     parameters: tuple[object, ...] = ()
     formats: tuple[int, ...] = ()
+    parameters_bytes: int = 0
+    """The size of the parameters, as `size_of` estimates it."""
     cursor: bool = False
     hold: bool = False
     is_held: bool = False
@@ -130,7 +132,7 @@ class Portals:
         self.close(name)
         portal.name = name
         if name:
-            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + size_of(portal.parameters) + len(portal.text)
+            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + portal.parameters_bytes + len(portal.text)
             portal.created_us = time.time_ns() // 1_000
             if self._bytes and self._bytes + portal.kept_bytes > PORTALS_BYTES_MAX:
                 portal.close()
