@@ -17,6 +17,7 @@ from server.execution.add_key import add_to_table
 from server.execution.altered_columns import has_rows, numbering_of, plan_default_row, replace_table
 from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, check_column_name
+from server.execution.ddl.define import in_catalog
 from server.execution.ddl.sequences import create_owned
 from server.execution.planning import plan_default
 from server.execution.row_rules import check_rows, contains_nulls
@@ -48,7 +49,8 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
         raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
     column = Column(name, str(definition.type), not definition.not_null, domain=definition.domain)
     if definition.default is not None:
-        default, sequences = plan_default(definition, context.plan_context())
+        planned = partial(plan_default, definition, context.plan_context())
+        default, sequences = await in_catalog(context, definition.default.text, planned)
         column = replace(column, default=default, sequences=sequences)
     value = await _initial_value(context, column) if definition.generated is None else None
     state, identity = context.state, definition.identity

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 from catalog.drops import InUse, without_item
 from catalog.ids import ObjectId
@@ -28,7 +29,7 @@ from server.execution.altered_columns import (
     with_column,
 )
 from server.execution.ddl.constraints import drop_constraint
-from server.execution.ddl.define import change_catalog
+from server.execution.ddl.define import change_catalog, in_catalog
 from server.execution.ddl.foreign_keys import with_references
 from server.execution.ddl.named_objects import altered_object, in_use
 from server.execution.ddl.sequences import alter_owned, create_owned, identity_sequence
@@ -142,10 +143,9 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
             sequences: tuple[ObjectId, ...] = ()
             refuse_computed(table, column)
             if default is not None:
-                text, sequences = plan_default(
-                    ColumnDefinition(name, parse_type(column.type), False, default, domain=column.domain),
-                    context.plan_context(),
-                )
+                definition = ColumnDefinition(name, parse_type(column.type), False, default, domain=column.domain)
+                planned = partial(plan_default, definition, context.plan_context())
+                text, sequences = await in_catalog(context, default.text, planned)
             await replace_table(
                 context, table, with_column(table, at, replace(column, default=text, sequences=sequences))
             )

@@ -70,7 +70,7 @@ async def set_column_type(context: Context, table: Table, action: SetType) -> No
     _refuse_generated(table, column)
     new = replace(column, type=str(type), domain=None)
     if column.default is not None:
-        _check_default(context, new)
+        await in_catalog(context, column.default, lambda: _check_default(context, new))
     after = with_column(table, at, new)
     for index in state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
@@ -122,7 +122,9 @@ async def _replace_rows(
     a row violates one of `checks`.
     """
     column, type = table.columns[at], action.type
-    rows = await rows_to_write(context, _plan_conversion(context, table, after, at, action), (), table.id)
+    using = "" if action.using is None else action.using.text
+    plan = await in_catalog(context, using, lambda: _plan_conversion(context, table, after, at, action))
+    rows = await rows_to_write(context, plan, (), table.id)
     rows = await in_thread(shaped, rows, collection_schema(after))
     if not column.nullable and rows.column(at).null_count:
         raise contains_nulls(context, table, column.name)

@@ -45,7 +45,7 @@ from server.session_state.context import Context
 from server.session_state.portals import Portal
 from server.session_state.prepared import Prepared, plan_key, weight
 from server.session_state.results import NoRows, Result, row_description
-from server.sql.constant import Constant, NotCheap, is_short
+from server.sql.constant import Constant, NotCheap, are_short
 from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.literal_rows import split_few
 from server.sql.grammar.statements import Select
@@ -130,7 +130,7 @@ class ConstantQueries:
             if not isinstance(plan, WritePlan) or plan.added is None:
                 return None
             values = literals.values(prepared.parameters, context.settings.naming[2], context.settings.input_style)
-            if values is None or not all(map(is_short, values)):
+            if values is None or not are_short(values):
                 return None
         except Stopped:
             return None  # the rules of the table take long to plan
@@ -296,7 +296,7 @@ class _Call:
 
     def answer(self, values: Sequence[bytes | None]) -> tuple[Result, bytes]:
         """Executes the call. Returns its result and the answer without that to Sync. NotCheap; PgError."""
-        if not all(map(is_short, values)):
+        if not are_short(values):
             raise NotCheap
         timezone, style = self.timezone, self.style
         decoded = [

@@ -21,9 +21,10 @@ from server.frontend.current_rows import with_key
 from server.runtime.offload import offload
 from server.session_state.context import Context
 from server.session_state.cursor_rows import CurrentRows, CursorRows
-from server.session_state.portals import Portal, Portals
+from server.session_state.portals import Portal, Portals, size_of
 from server.session_state.prepared import Prepared
 from server.session_state.results import Result, Rows, SubscriptionRows, TableRows
+from server.sql.constant import are_short
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.cursors import Direction
 from server.sql.plan import QueryPlan
@@ -55,6 +56,7 @@ class Cursors:
             Prepared(query, (), declared=types),
             parameters,
             formats,
+            size_of(parameters) if are_short(parameters) else await asyncio.to_thread(size_of, parameters),
             cursor=True,
             hold=statement.hold,
             text=statement.text,

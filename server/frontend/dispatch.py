@@ -210,7 +210,7 @@ class Dispatcher:
         """Executes DO. An error that the block handles undoes its statement only."""
         context, inner, name = self.context, block.statement, ""
         transaction = context.transaction
-        transaction.savepoint(name, context.settings, self.portals.names())
+        transaction.savepoint(name, context.settings, self.portals.opened)
         number = len(transaction.savepoints) - 1
         try:
             prepared = await offload(inner.text, self.prepare, inner)

@@ -23,14 +23,17 @@ from server.frontend.query_cache import QueryCache
 from server.frontend.responses import Responses, kind_of
 from server.frontend.statement_task import Work
 from server.runtime.offload import at_once, in_decoding_thread, in_stoppable_thread
-from server.session_state.portals import Portal
+from server.session_state.portals import Portal, size_of
 from server.session_state.prepared import Prepared
 from server.session_state.sender import Sender
-from server.sql.constant import is_short
+from server.sql.constant import are_short
 from server.sql.grammar import statements as s
-from server.sql.grammar.checkpoint import Stopped
+from server.sql.grammar.checkpoint import Stopped, checkpoint
 from server.sql.plan import Field
 from server.sql.type_names import type_with_oid
+
+PARAMETERS_BYTES_MAX = 128 << 20
+"""The greatest size of the parameters of a portal. Numbers with exponents in jsonb can be longer than their text."""
 
 _PARSE_COMPLETE = ParseComplete().serialize()
 _BIND_COMPLETE = BindComplete().serialize()
@@ -121,30 +124,39 @@ class ExtendedQuery:
                 f'but prepared statement "{message.statement}" requires {wanted}',
             )
         self._dispatcher.portals.check_unused(message.portal)  # this error precedes those of values and formats
-        if not all(map(is_short, message.parameters)):
+        if not are_short(message.parameters):
             return self._bind_long(message, prepared)
-        self._add_portal(message, prepared, self._decode(message, prepared))
+        self._add_portal(message, prepared, *self._decode(message, prepared))
         return None
 
     async def _bind_long(self, message: Bind, prepared: Prepared) -> None:
-        """Decodes in a thread, because long parameters would block the event loop."""
-        self._add_portal(message, prepared, await in_decoding_thread(self._decode, message, prepared))
+        """Decodes in a thread, because long or many parameters would block the event loop."""
+        self._add_portal(message, prepared, *await in_decoding_thread(self._decode, message, prepared))
 
-    def _decode(self, message: Bind, prepared: Prepared) -> tuple[object, ...]:
-        """Returns the values of the parameters."""
+    def _decode(self, message: Bind, prepared: Prepared) -> tuple[tuple[object, ...], int]:
+        """Returns the values of the parameters and their size in bytes. PgError 53200 beyond PARAMETERS_BYTES_MAX."""
         timezone, style = self._context.settings.naming[2], self._context.settings.input_style
         formats = message.parameter_formats or (0,)
         if len(formats) == 1:
             formats *= len(message.parameters)
-        return tuple(
-            [
-                decode_parameter(type, format, data, timezone=timezone, style=style)
-                for type, format, data in zip(prepared.parameters, formats, message.parameters, strict=True)
-            ]
-        )
+        values: list[object] = []
+        size = 0
+        for type, format, data in zip(prepared.parameters, formats, message.parameters, strict=True):
+            checkpoint()
+            value = decode_parameter(type, format, data, timezone=timezone, style=style)
+            values.append(value)
+            size += size_of(value)
+            if size > PARAMETERS_BYTES_MAX:
+                raise PgError(
+                    SqlState.OUT_OF_MEMORY,
+                    "out of memory",
+                    detail=f"The parsed parameters of a statement may have {PARAMETERS_BYTES_MAX} bytes.",
+                    hint="Load rows with COPY FROM STDIN, or send them in several statements.",
+                )
+        return tuple(values), size
 
-    def _add_portal(self, message: Bind, prepared: Prepared, values: tuple[object, ...]) -> None:
-        portal = Portal(prepared, values, message.result_formats)
+    def _add_portal(self, message: Bind, prepared: Prepared, values: tuple[object, ...], size: int) -> None:
+        portal = Portal(prepared, values, message.result_formats, size)
         portal.column_formats()  # raises if they are invalid
         self._dispatcher.portals.add(message.portal, portal)
         self._connection.send_encoded(_BIND_COMPLETE)

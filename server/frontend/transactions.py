@@ -48,7 +48,7 @@ class Transactions:
         transaction.failed = True
         if transaction.savepoints:
             savepoint = transaction.savepoints[-1]
-            self._portals.roll_back(but=savepoint.portals)
+            self._portals.roll_back(savepoint.portals)
             context.unlock_after(savepoint)
         else:
             self._portals.roll_back()
@@ -108,7 +108,7 @@ class Transactions:
                 return Result("SET")
             case s.Savepoint(name=name):
                 self._require_block("SAVEPOINT")
-                transaction.savepoint(name.name, context.settings, self._portals.names())
+                transaction.savepoint(name.name, context.settings, self._portals.opened)
                 return Result("SAVEPOINT")
             case s.ReleaseSavepoint(name=name):
                 self._require_block("RELEASE SAVEPOINT")
@@ -117,7 +117,7 @@ class Transactions:
             case s.RollbackToSavepoint(name=name):
                 self._require_block("ROLLBACK TO SAVEPOINT")
                 number = transaction.find_savepoint(name.name)
-                self._portals.roll_back(but=transaction.savepoints[number].portals)
+                self._portals.roll_back(transaction.savepoints[number].portals)
                 context.restore(number)
                 return Result("ROLLBACK")
             case _:

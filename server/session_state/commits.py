@@ -38,6 +38,7 @@ def submit_at_once(session: SessionState) -> asyncio.Future[Commit] | None:
         or transaction.payloads
         or transaction.catalog is not None
         or transaction.holder is not None
+        or transaction.pending
     ):
         return None
     rows, changes, tables = transaction.changes()
@@ -58,7 +59,6 @@ def submit_at_once(session: SessionState) -> asyncio.Future[Commit] | None:
         tables=transaction.tables,
         key_changes=transaction.key_changes,
     )
-    _notify_after(session, request, transaction.pending)
     return coordinator.submit(request)
 
 

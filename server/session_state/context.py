@@ -284,7 +284,9 @@ class Context:
         try:
             if self.has_temporary:
                 commits.end_temporary(self)
-            self.listening.check(transaction.pending)
+            if transaction.pending:
+                self.listening.check(transaction.pending)
+                await self.coordinator.notifications.wait_for_room()
             if transaction.written or transaction.catalog is not None:
                 await commits.write(self)
             elif transaction.pending:
@@ -369,7 +371,7 @@ class Context:
         """Ends the session: rolls back, and releases what it holds beyond its transaction."""
         self.rollback()
         self.advisory_locks.unlock_all({})
-        self.listening.end()
+        self.listening.close()
         if self.has_temporary:
             self.coordinator.drop_temporary(self.process_id)
 

@@ -121,6 +121,11 @@ class Listening:
             self._notifications.unlisten(database, channel, self.receiver)
         self._channels.clear()
 
+    def close(self) -> None:
+        """As `end`, at the end of the session, when many others may end, too."""
+        self._notifications.forget([*self._channels], self.receiver)
+        self._channels.clear()
+
 
 def _too_many_channels() -> PgError:
     return PgError(

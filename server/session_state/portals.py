@@ -10,7 +10,6 @@ first FETCH.
 from __future__ import annotations
 
 import time
-from collections.abc import Set
 from dataclasses import dataclass
 
 from catalog.ids import ObjectId
@@ -31,6 +30,8 @@ class Portal:
     prepared: Prepared
     parameters: tuple[object, ...] = ()
     formats: tuple[int, ...] = ()
+    parameters_bytes: int = 0
+    """The size of the parameters, as `size_of` estimates it."""
     cursor: bool = False
     hold: bool = False
     is_held: bool = False
@@ -51,6 +52,8 @@ class Portal:
     rows_bytes: int = 0
     """The size of the rows that the portal keeps in memory between two statements."""
     name: str = ""
+    number: int = 0
+    """The number of portals that the session had opened before."""
     text: str = ""
     """The DECLARE statement of a cursor."""
     scroll: bool = False
@@ -98,7 +101,7 @@ ROWS_BYTES_MAX = 8 << 20
 rows are kept on disk."""
 PORTALS_BYTES_MAX = 64 << 20
 """The greatest size of the names and parameters of a session's portals."""
-PORTAL_BYTES_MIN = 1_024
+PORTAL_BYTES_MIN = 4_096
 """The least size that is assumed for a named portal."""
 
 
@@ -119,6 +122,8 @@ class Portals:
     def __init__(self) -> None:
         self._portals: dict[str, Portal] = {}
         self._bytes = 0  # of the named portals
+        self.opened = 0
+        """The number of portals that the session has opened."""
         self._rows_bytes = 0
 
     def add(self, name: str, portal: Portal) -> None:
@@ -130,7 +135,7 @@ class Portals:
         self.close(name)
         portal.name = name
         if name:
-            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + size_of(portal.parameters) + len(portal.text)
+            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + portal.parameters_bytes + len(portal.text)
             portal.created_us = time.time_ns() // 1_000
             if self._bytes and self._bytes + portal.kept_bytes > PORTALS_BYTES_MAX:
                 portal.close()
@@ -144,6 +149,8 @@ class Portals:
             self._bytes += portal.kept_bytes
         self._rows_bytes += portal.rows_bytes
         self._portals[name] = portal
+        portal.number = self.opened
+        self.opened += 1
 
     @property
     def keeps_rows(self) -> bool:
@@ -211,19 +218,16 @@ class Portals:
                 portal.close()
                 portal.failure = reason
 
-    def names(self) -> list[str]:
-        return [*self._portals]
-
     def close_all(self) -> None:
         """Closes all portals, except one whose statement does this."""
         for name in [name for name, portal in self._portals.items() if not portal.is_active]:
             self.close(name)
 
-    def roll_back(self, *, but: Set[str] = frozenset()) -> None:
-        """Closes the portals of a transaction that fails or rolls back, except those with these names."""
-        if self._portals:
-            for name in [name for name, portal in self._portals.items() if not portal.is_held and name not in but]:
-                self.close(name)
+    def roll_back(self, opened: int = 0) -> None:
+        """Closes the portals of a transaction that fails or rolls back. `opened`: `self.opened` at its savepoint."""
+        closed = [name for name, portal in self._portals.items() if not portal.is_held and portal.number >= opened]
+        for name in closed:
+            self.close(name)
 
     def end(self) -> None:
         """Closes the portals of a transaction that commits, except the cursors WITH HOLD."""

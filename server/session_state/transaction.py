@@ -14,7 +14,7 @@ grow, so that a savepoint is the numbers of changes at the time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
@@ -83,7 +83,7 @@ class Savepoint:
     locked: int
     advisory: int
     pending: tuple[int, int]
-    portals: frozenset[str]
+    portals: int
     tables: dict[ObjectId, Table]
     altered: int
 
@@ -425,8 +425,8 @@ class Transaction:
 
     # -- savepoints ---------------------------------------------------------------------------------------------
 
-    def savepoint(self, name: str, settings: Settings, portals: Iterable[str]) -> None:
-        """Begins a savepoint. PgError 54000 if there are too many."""
+    def savepoint(self, name: str, settings: Settings, portals: int) -> None:
+        """Begins a savepoint. `portals`: the number of those that were opened. PgError 54000 if there are too many."""
         if len(self.savepoints) >= SAVEPOINTS_MAX:
             raise PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED, f"a transaction can have at most {SAVEPOINTS_MAX} savepoints"
@@ -446,7 +446,7 @@ class Transaction:
                 len(self.locked),
                 len(self.advisory),
                 self.pending.counts(),
-                frozenset(portals),
+                portals,
                 dict(self.tables),
                 len(self.altered),
             )

@@ -12,7 +12,7 @@ evaluated there: functions and casts of fixed-size values, and linear functions 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -90,7 +90,7 @@ class Bindings(NamedTuple):
     @property
     def are_short(self) -> bool:
         """Whether every parameter is short enough to be processed on the event loop."""
-        return all(map(is_short, self.parameters))
+        return are_short(self.parameters)
 
 
 FACTS: dict[str, PgType] = {
@@ -172,7 +172,10 @@ Form = Callable[[Expression, Positions, Callable[[Expression, Positions], Evalua
 
 
 LENGTH_MAX = 1_000
-"""The maximum characters, bytes or elements of a value for evaluation on the event loop."""
+"""The maximum characters or bytes of a value for evaluation on the event loop."""
+SIZE_MAX = 16_384
+"""The maximum characters and bytes of all values, together. Each value and each element of an array adds VALUE_SIZE."""
+VALUE_SIZE = 16
 CELLS_MAX = 2_000
 """The maximum number of nodes in the plan of a query that is evaluated on the event loop."""
 BATCH_ROWS = 4_096
@@ -337,12 +340,22 @@ def _evaluator(expression: Expression, row: Positions, *, bounded: bool, form: F
     raise _NotConstant
 
 
-def is_short(value: Any) -> bool:
-    """Whether a value has at most LENGTH_MAX characters, bytes or elements."""
-    return not isinstance(value, (str, bytes, list, tuple)) or (
-        len(value) <= LENGTH_MAX
-        and not (isinstance(value, (list, tuple)) and any(not is_short(item) for item in value))
-    )
+def are_short(values: Iterable[Any]) -> bool:
+    """Whether values are short enough, each and together, to be parsed or evaluated on the event loop."""
+    return _remaining_size(values, SIZE_MAX) >= 0
+
+
+def _remaining_size(values: Iterable[Any], size: int) -> int:
+    """`size` without that of the values; negative if they are too long."""
+    for value in values:
+        size -= VALUE_SIZE
+        if isinstance(value, (str, bytes)):
+            size = size - len(value) if len(value) <= LENGTH_MAX else -1
+        elif isinstance(value, (list, tuple)):
+            size = _remaining_size(value, size)
+        if size < 0:
+            break
+    return size
 
 
 def _call(call: Call, arguments: Sequence[Evaluate], *, bounded: bool) -> Evaluate:
@@ -351,7 +364,7 @@ def _call(call: Call, arguments: Sequence[Evaluate], *, bounded: bool) -> Evalua
 
         def evaluate_short(bindings: Bindings, row: tuple[Any, ...]) -> Any:
             values = [argument(bindings, row) for argument in arguments]
-            if not all(map(is_short, values)):
+            if not are_short(values):
                 raise NotCheap
             return modify(function(*values), type)
 
@@ -372,7 +385,7 @@ def _cast(cast: Cast, operand: Evaluate, *, bounded: bool) -> Evaluate:
 
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         value = operand(bindings, row)
-        if limited and not is_short(value):
+        if limited and not are_short((value,)):
             raise NotCheap
         return None if value is None else modify(rule.apply(value, target, timezone), target, assignment=assignment)
 

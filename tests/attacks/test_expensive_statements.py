@@ -170,6 +170,25 @@ def test_long_conditions_delay_no_other_session(server: ServerProcess) -> None:
         assert connection.execute("SELECT count(*) FROM checked").fetchone() == (2,)
 
 
+LONG = "+".join(["1"] * 40_000)
+DEFINITIONS = {
+    "domain": f"CREATE DOMAIN d AS int CHECK (VALUE IN ({LONG.replace('+', ',')}))",
+    "generated": f"CREATE TABLE generated (a int, b int GENERATED ALWAYS AS (a+{LONG}) STORED)",
+    "index": f"CREATE INDEX ON defined ((a+{LONG}))",
+    "type": f"ALTER TABLE defined ALTER a TYPE int USING (a+{LONG})",
+    "default": f"ALTER TABLE defined ALTER a SET DEFAULT {LONG}",
+    "column": f"ALTER TABLE defined ADD b int DEFAULT {LONG}",
+}
+
+
+@pytest.mark.parametrize("statement", DEFINITIONS.values(), ids=DEFINITIONS)
+def test_long_expressions_of_definitions_delay_no_other_session(own_server: ServerProcess, statement: str) -> None:
+    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS defined (a int)")
+        with watched(own_server, 0.6), suppress(errors.StatementTooComplex):
+            connection.execute(statement.encode())
+
+
 @pytest.mark.slow
 def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: ServerProcess) -> None:
     before = resident_bytes(server.process.pid)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from server.session_state.portals import PORTAL_BYTES_MIN, PORTALS_BYTES_MAX
+from server.session_state.transaction import SAVEPOINTS_MAX
 from tests.attacks.clients import bounded_session
 from tests.fix_server import ServerProcess, server_without_spark
 from tests.server.frontend.raw_client import RawClient, frame, query
@@ -62,6 +63,17 @@ def test_portals_are_limited_by_their_parameters(client: RawClient, size: int) -
     value, count = b"x" * size, 1 + PORTALS_BYTES_MAX // max(size, PORTAL_BYTES_MIN)
     bound = [bind(b"p%d" % number, b"s", value) for number in range(count)]
     assert refusal(client, b"".join(bound) + SYNC) == "53200"
+
+
+def test_savepoints_do_not_multiply_portals(client: RawClient) -> None:
+    count = PORTALS_BYTES_MAX // PORTAL_BYTES_MIN - 1
+    opened = parse(b"s", b"SELECT 1") + b"".join(bind(b"p%d" % number, b"s") for number in range(count // 2))
+    assert refusal(client, opened + SYNC) is None
+    assert refusal(client, query("SAVEPOINT s;" * SAVEPOINTS_MAX)) is None
+    assert refusal(client, bind(b"last", b"s") + SYNC + query("ROLLBACK TO s")) is None
+    client.until_ready()
+    assert refusal(client, execute(b"p1", 0) + SYNC) is None
+    assert refusal(client, execute(b"last", 0) + SYNC) == "34000"
 
 
 @pytest.mark.parametrize(

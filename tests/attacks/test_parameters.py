@@ -1,4 +1,4 @@
-"""Parameters with millions of values, and with numbers that are longer than their text."""
+"""Parameters with millions of values, with numbers that are longer than their text, and tens of thousands of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pytest
 from psycopg import errors
 
 from protocol.pgwire.json_values import VALUES_MAX
-from tests.attacks.clients import resident_bytes, watched
+from protocol.pgwire.messages.frontend import Bind, Parse, Sync
+from protocol.pgwire.types import INTERVAL, JSONB, PgType
+from tests.attacks.clients import bounded_session, resident_bytes, watched
 from tests.fix_server import ServerProcess, server_without_spark
+from tests.server.frontend.raw_client import raw_client
 
 pytestmark = pytest.mark.attacks
 
@@ -78,6 +81,31 @@ def test_numbers_of_many_copied_rows_take_bounded_memory(server: ServerProcess) 
         rows = connection.execute("SELECT * FROM copied").fetchall()
         assert rows == [(10**999,)] * 100_000
         connection.execute("DROP TABLE copied")
+
+
+@pytest.mark.parametrize(
+    ("type", "number", "value"),
+    [(JSONB, 20_000, "[" + "1," * 200 + "1]"), (INTERVAL, 65_535, "1 year 2 mons 3 days 04:05:06.789")],
+    ids=["jsonb", "interval"],
+)
+def test_many_parameters_delay_no_other_session(server: ServerProcess, type: PgType, number: int, value: str) -> None:
+    """A Bind may have 65,535 parameters, each of them short."""
+    with watched(server, 0.3), raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        assert client.exchange(_bound(type, number, value)) == [("1", b""), ("2", b""), ("Z", b"I")]
+
+
+def test_numbers_of_many_parameters_take_bounded_memory(server: ServerProcess) -> None:
+    """Each of the parameters would take 160 KB."""
+    with bounded_session(server, GROWTH_MAX) as client:
+        answer = client.exchange(_bound(JSONB, 65_535, "[" + "1e999," * 160 + "1]"))
+        assert answer == [("1", b""), ("E", ("ERROR", "53200", "out of memory")), ("Z", b"I")]
+
+
+def _bound(type: PgType, number: int, value: str) -> bytes:
+    """A statement with `number` parameters of this type, which have the same value."""
+    bind = Bind("", "", parameters=(value.encode(),) * number)
+    return Parse("", "SELECT 1", (type.oid,) * number).serialize() + bind.serialize() + Sync().serialize()
 
 
 def _refused(server: ServerProcess, query: str, text: str) -> list[type[psycopg.Error]]:

@@ -47,7 +47,12 @@ from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
 from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.statements.alter_table import RenameColumn
-from server.sql.grammar.statements.domains import DropDomainConstraint, RenameDomainConstraint, SetDomainDefault
+from server.sql.grammar.statements.domains import (
+    CreateDomain,
+    DropDomainConstraint,
+    RenameDomainConstraint,
+    SetDomainDefault,
+)
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -141,8 +146,8 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
 
 
 _VIEWS = (CreateView, CreateMaterializedView)
-_PLANNING = (*_VIEWS, CreateIndex, CreateTable, RenameColumn)
-"""Statements that plan queries of views or conditions. Their changes may begin twice."""
+_PLANNING = (*_VIEWS, CreateIndex, CreateTable, CreateDomain, RenameColumn)
+"""Statements that plan queries of views, conditions or other expressions. Their changes may begin twice."""
 
 
 async def define(context: Context, statement: Definition) -> Result:
@@ -179,8 +184,7 @@ async def _change(context: Context, statement: Definition, subject: Any) -> None
     await context.enter(Mode.DEFINE, statement.tag)
     before = context.state
     if isinstance(statement, _PLANNING):
-        text = statement.query.text if isinstance(statement, _VIEWS) else ""
-        after = await in_catalog(context, text, partial(change, context, subject))
+        after = await in_catalog(context, statement.text, partial(change, context, subject))
     elif isinstance(statement, _IN_THREAD):
         after = await _in_thread(context, partial(change, context, subject))
     else:

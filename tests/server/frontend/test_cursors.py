@@ -36,6 +36,7 @@ DECLARES = st.builds(
     st.sampled_from(("", "WITH HOLD", "WITHOUT HOLD")),
     st.sampled_from(("SELECT * FROM v", "SELECT * FROM generate_series(1, 4) AS g", "SELECT 1 WHERE false")),
 )
+DECLARED = "DECLARE c CURSOR FOR SELECT 1"
 STEPS = st.one_of(
     *[DECLARES] * 2,
     *[st.builds("{} {} FROM {}".format, st.sampled_from(("FETCH", "FETCH", "MOVE")), DIRECTIONS, NAMES)] * 5,
@@ -67,6 +68,7 @@ def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Connect) -> N
     @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH BACKWARD 0 FROM c"], False)
     @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "MOVE BACKWARD ALL FROM c"], False)
     @example(["DECLARE c NO SCROLL CURSOR FOR SELECT 1", "SAVEPOINT s", "MOVE -1 FROM c", "ROLLBACK TO s"], True)
+    @example([DECLARED, "SAVEPOINT s", "CLOSE c", DECLARED, "ROLLBACK TO s", "FETCH FROM c"], True)
     @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "FETCH 2147483647 FROM c", "MOVE -2147483647 FROM c"], True)
     @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "FETCH 2147483648 FROM c"], True)
     @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "MOVE RELATIVE -2147483648 FROM c"], True)
