@@ -185,7 +185,7 @@ DEFINITIONS = {
 def test_long_expressions_of_definitions_delay_no_other_session(own_server: ServerProcess, statement: str) -> None:
     with psycopg.connect(own_server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS defined (a int)")
-        with watched(own_server, 0.6), suppress(errors.StatementTooComplex):
+        with watched(own_server), suppress(errors.StatementTooComplex):
             connection.execute(statement.encode())
 
 
