@@ -90,7 +90,7 @@ class Target:
                 SqlState.INSUFFICIENT_PRIVILEGE,
                 f'permission denied for table "{self}"',
                 detail=f"The user of the connection does not have the privileges {', '.join(missing)}.",
-                hint=f"Grant them there: GRANT {', '.join(missing)} ON {self.quoted} TO ....",
+                hint=f"Grant them there: GRANT {', '.join(missing)} ON {self.quoted} TO ...",
             )
         columns = {row["name"]: row for row in await connection.rows(_COLUMNS, oid)}
         self._check_columns(columns)
