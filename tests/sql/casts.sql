@@ -142,6 +142,9 @@ SELECT '1'::int::text::float8::numeric::text, '2.50'::numeric::float8::text, 1.5
 SELECT pg_input_is_valid('42', 'int'), pg_input_is_valid('42.5', 'integer'), pg_input_is_valid('99999999999', 'int4'), pg_input_is_valid('abc', 'varchar(2)'), pg_input_is_valid('123.45', 'numeric(4,2)'), pg_input_is_valid('2024-02-30', 'date'), pg_input_is_valid('{1,2', 'int[]'), pg_input_is_valid(NULL, 'int');
 SELECT s, pg_input_is_valid(s, 'integer') FROM strs ORDER BY id;
 SELECT pg_input_is_valid('x', 'nosuchtype');
+SELECT pg_input_is_valid('x', 'a,b,,c');
+SELECT pg_input_is_valid(s, 'a b(') FROM strs;
+SELECT pg_input_is_valid('x', ' ');
 SELECT * FROM pg_input_error_info('42000000000', 'integer');
 SELECT * FROM pg_input_error_info('1', 'integer');
 SELECT message, sql_error_code FROM pg_input_error_info('{"a', 'jsonb') AS e;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -12,12 +13,22 @@ from server.sql.functions.sets import SETS, SetReturning
 from server.sql.functions.table import FUNCTIONS, LIKE_FINITE, SET_ARRAYS, Nulls, row
 from server.sql.grammar.refused_types import refused_type
 
+_WORD = r'(?:"[^"]+"|[^\W\d]\w*)'
+_NAME = re.compile(rf"\s*{_WORD}(?:\s*\.\s*{_WORD}|\s+{_WORD}|\s*\([\s\w,-]*\)|\s*\[\s*\d*\s*\])*\s*")
+"""The syntax of the name of a type. It also matches some texts that PostgreSQL refuses."""
+_TOKEN = re.compile(r"\w+|.", re.DOTALL)
+
 
 def _named(spelling: str) -> PgType:
-    """The type of that name. 42704; 0A000 for one that only PostgreSQL has."""
+    """The type of that name. 42601 for a text that is no name, 42704, 0A000 for a type that only PostgreSQL has."""
     try:
         return named_type(spelling)
     except ValueError as error:
+        if not spelling.strip():
+            raise PgError(SqlState.SYNTAX_ERROR, f'invalid type name "{spelling}"') from None
+        found = _NAME.match(spelling)
+        if token := _TOKEN.match(spelling, found.end() if found else 0):
+            raise PgError(SqlState.SYNTAX_ERROR, f'syntax error at or near "{token[0]}"') from None
         refused = refused_type(spelling.strip().lower(), None)
         raise refused or PgError(SqlState.UNDEFINED_OBJECT, str(error)) from None
 
