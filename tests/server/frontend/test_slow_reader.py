@@ -84,7 +84,7 @@ def test_only_the_slow_client_gets_an_error(
         neighbour.join()
         seen = stuck.read_until(b"subscription fell too far behind")
         seen = stuck.read_until(b"subscription_waiting_bytes_max.")
-    before, _, error = seen.partition(b"54000")
+    before, _, error = seen.partition(b"C54000\0")
     (last_progress,) = re.findall(rb"The last progress before this error is (\d+)", error)
     assert int(last_progress) == progress_rows(before)[-1]
 
