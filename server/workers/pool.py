@@ -183,10 +183,14 @@ class WorkerPool:
         task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Ends all workers. No request may be running."""
+        """Ends all workers; a later request starts another one. No request may be running.
+
+        Cancel safety: the workers end, and the next call waits for them.
+        """
+        self._idle.clear()
         for worker in tuple(self._workers):
             self._end(worker)
-        await asyncio.gather(*self._ending)
+        await asyncio.shield(asyncio.gather(*self._ending))
 
 
 class _Worker:
@@ -203,14 +207,20 @@ class _Worker:
     async def start(cls, service: str, memory_bytes: int) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            # In a session of its own, because Ctrl-C in a terminal is meant for the server, which ends its workers.
-            process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
-                (sys.executable, "-m", "server.workers.worker", service, str(memory_bytes)),
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                start_new_session=True,
-            )
-        return cls(process, *await asyncio.open_connection(sock=ours))
+            reader, writer = await asyncio.open_connection(sock=ours)
+            # After the last await, so that a cancelled start leaves no process behind. The process has a session of its
+            # own, because Ctrl-C in a terminal is meant for the server, which ends its workers.
+            try:
+                process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
+                    (sys.executable, "-m", "server.workers.worker", service, str(memory_bytes)),
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    start_new_session=True,
+                )
+            except OSError:
+                writer.close()
+                raise
+        return cls(process, reader, writer)
 
     async def run(self, request: bytes, answer: Answer, turn: _Turn | None) -> bytes:
         """Like `WorkerPool.run`. Any exception except a PgError of the worker leaves the worker unusable."""

@@ -27,7 +27,8 @@ class FileReader:
 
     def __init__(self, format: FileFormat) -> None:
         self._format = format
-        self._pool: WorkerPool | None = None
+        service = "server.ingest.files.reader_service:service"
+        self._pool = WorkerPool(service, 1, memory_bytes=MEMORY_BYTES, work="reading", hint=None)
 
     async def columns(self, sample: Path | None) -> tuple[Column, ...]:
         """As `FileFormat.columns`."""
@@ -42,17 +43,12 @@ class FileReader:
     async def close(self) -> None:
         """Ends the worker, which has open files and memory. A later call starts another one."""
         self._format.close()
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        await self._pool.close()
 
     async def _call(self, path: Path | None, work: Callable[..., Any], *arguments: Any) -> Any:
         if not self._format.needs_worker or path is None:
             return await asyncio.to_thread(work, self._format, *arguments)
         await asyncio.to_thread(_check, path)  # before a worker is started
-        if self._pool is None:
-            service = "server.ingest.files.reader_service:service"
-            self._pool = WorkerPool(service, 1, memory_bytes=MEMORY_BYTES, work="reading", hint=None)
         try:
             answer = await self._pool.run(request_of(self._format, work, *arguments))
         except PgError as error:

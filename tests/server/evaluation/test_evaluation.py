@@ -6,9 +6,12 @@ import asyncio
 import os
 import pickle
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -178,6 +181,27 @@ async def test_an_answer_of_which_memory_holds_no_second_copy_is_53200() -> None
     finally:
         await workers.close()
     assert caught.value.sqlstate == SqlState.OUT_OF_MEMORY
+
+
+async def test_after_a_cancelled_close_the_processes_still_end() -> None:
+    """Even if no thread was free to wait for them. Otherwise a process would remain, at least as a zombie."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    workers = pool.WorkerPool("tests.server.evaluation.test_evaluation:large_answers", 1)
+    before = {child.pid for child in psutil.Process().children()}
+    await workers.run(framed(REQUEST, b"1"))
+    (worker,) = [child for child in psutil.Process().children() if child.pid not in before]
+    release = threading.Event()
+    occupied = asyncio.create_task(asyncio.to_thread(release.wait))
+    closing = asyncio.create_task(workers.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    release.set()
+    await workers.close()
+    assert not worker.is_running()
+    assert await workers.run(framed(REQUEST, b"2")) == bytes(2)
+    await workers.close()
+    await occupied
 
 
 class Slow:
