@@ -40,7 +40,7 @@ RUNS_MAX = 3  # of a statement. It runs alone the last time, and is the cause if
 ALONE_S = 60.0  # how long a last run waits for the others to end, and how long others then wait for it
 VIEWS_MAX = 64  # views kept per slot between statements
 VIEW_BYTES_MAX = 64 << 20  # total bytes of the views kept per slot
-TEXTS_MAX = 256  # remembered statement texts per slot; the session may have plans for them
+TEXTS_MAX = 1000  # remembered statement texts per slot; the session may have plans for them
 
 _log = structlog.get_logger()
 

@@ -10,7 +10,16 @@ from py4j.java_gateway import JavaObject
 
 from server.spark.errors import Failure, Fault
 
-_SOURCES = ("PreparedArrow", "PreparedPlan", "RunningStatements", "MemoryGuard", "DiskGuard", "SparkBridge")
+_SOURCES = (
+    "PreparedArrow",
+    "PreparedPlan",
+    "StatementCache",
+    "CodeCache",
+    "RunningStatements",
+    "MemoryGuard",
+    "DiskGuard",
+    "SparkBridge",
+)
 """The classes, each after those that it uses."""
 
 

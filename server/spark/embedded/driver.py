@@ -65,6 +65,10 @@ AUTHENTICATION = {
 # through a socket of its own, encrypted, which takes more processor time than a join.
 DIRECT_RESULTS = {"spark.task.maxDirectResultSize": "1g", "spark.rpc.message.maxSize": "1024"}
 
+# Spark compiles the classes of a statement again if it has generated so many others meanwhile. Its default of 100 is
+# less than an application's statements need. `java/CodeCache.java` limits their memory in the driver's JVM.
+GENERATED_CLASSES = {"spark.sql.codegen.cache.maxEntries": "2000"}
+
 
 def spark_properties(master: str, memory_mb: int, directory: Path) -> dict[str, str]:
     """Returns Spark's settings for a JVM that this server starts. Spark writes temporary files to `directory`.
@@ -92,7 +96,7 @@ def spark_properties(master: str, memory_mb: int, directory: Path) -> dict[str, 
     if is_local_cluster(master):  # with `local[N]` Spark generates the secret itself
         properties["spark.authenticate.secret"] = secrets.token_hex(32)
     elif master.startswith("local"):
-        properties |= DIRECT_RESULTS
+        properties |= DIRECT_RESULTS | GENERATED_CLASSES
     executors = [*EXECUTOR_FLAGS, *(executor_flags(directory) if is_local_cluster(master) else [])]
     properties["spark.executor.extraJavaOptions"] = " ".join(map(shlex.quote, executors))
     return properties

@@ -14,7 +14,6 @@ import java.lang.reflect.Field;
 import java.net.Socket;
 import java.util.HashMap;
 import java.util.Iterator;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ThreadPoolExecutor;
@@ -66,7 +65,6 @@ public class SparkBridge implements Runnable {
     private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark limits a task's batch by its rows only
     private static final int KNOWN_BITS_MAX = 56; // a size estimate of more bits includes an RDD of unknown size
     private static final int PREPARED_BYTES_MAX = 1 << 24; // maximum size of a table of a prepared statement
-    private static final int STATEMENTS_MAX = 256; // size of `statements`
     private static final int STATEMENT_LENGTH_MAX = 1 << 16; // longer statements are not prepared
     private static final Object SEEN = new Object(); // executed once, not prepared yet
     private static final Object UNSUPPORTED = new Object(); // cannot be prepared
@@ -79,8 +77,6 @@ public class SparkBridge implements Runnable {
     private final Map<String, TemporaryViewRelation> viewTemplates =
             new HashMap<String, TemporaryViewRelation>(); // views without rows, by name and schema
     private final Map<String, View> views = new HashMap<String, View>(); // of the session, by name
-    private final Map<String, Object> statements =
-            new LinkedHashMap<String, Object>(16, 0.75f, true); // by text and views: PreparedPlan, SEEN or UNSUPPORTED
 
     /** A view. `made`: whether Spark has it. `batches`: the rows as received; null for a large view after that. */
     private static class View {
@@ -121,6 +117,7 @@ public class SparkBridge implements Runnable {
         } catch (IOException lost) {
             return; // the peer has disconnected or will see the closed socket
         } finally {
+            StatementCache.remove(session.sessionUUID());
             try {
                 socket.close();
             } catch (IOException closed) {
@@ -200,6 +197,7 @@ public class SparkBridge implements Runnable {
             out.writeInt(FAILED);
             write(out, describe(reason != null ? reason : thrown));
         } finally {
+            CodeCache.trim();
             RunningStatements.end(group);
         }
     }
@@ -247,16 +245,13 @@ public class SparkBridge implements Runnable {
             kind.append('\n').append(entry.getKey()).append('\n').append(view.schema);
         }
         String key = kind.toString();
-        Object known = statements.get(key);
+        Object known = StatementCache.get(session.sessionUUID(), key);
         if (known == SEEN || (known == null && repeats)) {
             known = prepare(sql, read);
         } else if (known == null) {
             known = SEEN;
         }
-        statements.put(key, known);
-        if (statements.size() > STATEMENTS_MAX) {
-            statements.remove(statements.keySet().iterator().next());
-        }
+        StatementCache.put(session.sessionUUID(), key, known);
         return known instanceof PreparedPlan ? (PreparedPlan) known : null;
     }
 

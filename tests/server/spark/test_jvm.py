@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from server.spark.embedded import jvm, token_listener
@@ -52,6 +53,19 @@ def test_the_threads_that_remove_broadcasts_are_limited(engine: SparkEngine) -> 
     found = [name for name in names if name.startswith("block-manager-")]
     assert found, " ".join(names)
     assert len(found) <= 2 * CLEANING_THREADS
+
+
+@pytest.mark.cluster("embedded")
+async def test_the_classes_of_many_statements_are_compiled_once(engine: SparkEngine) -> None:
+    gateway: Any = engine._spark._jvm._gateway  # type: ignore[attr-defined]
+    compilations = gateway.jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    views = {"classes": pa.table({"c0": [1, 2], "c1": [3, 4]})}
+    counts = []
+    for _ in range(3):  # a statement is planned twice, and then prepared
+        for number in range(150):
+            await engine.run(f"SELECT c0 + {number} AS a FROM classes WHERE c1 > {number}", views)
+        counts.append(compilations.getCount())
+    assert counts[0] < counts[1] == counts[2]
 
 
 @pytest.mark.cluster("embedded")

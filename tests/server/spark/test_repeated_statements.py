@@ -17,6 +17,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangements.run_files import answered
 from server.runtime.trace import recorded, step
 from server.spark.engine import SparkEngine
+from tests.fix_spark import MEMORY_MB
 from tests.server.spark.test_engine import every_type, until
 
 pytestmark = pytest.mark.cluster("embedded", "local-cluster")
@@ -82,6 +83,18 @@ async def test_rows_equal_those_of_a_new_plan(engine: SparkEngine, sql: str) -> 
         assert found == expected, f"seed {seed}, turn {turn}"
         assert planned_again
         assert planned == (turn == 0 or sql in ELSEWHERE), f"seed {seed}, turn {turn}"
+
+
+async def test_the_plans_of_long_statements_replace_those_that_were_not_used_longer(engine: SparkEngine) -> None:
+    """Otherwise the plans would fill the memory."""
+    views = {"long": table(random.Random(0), 5)}
+    used, unused = ("SELECT c0 FROM long WHERE c1 > 1", "SELECT c0 FROM long WHERE c1 > 2")
+    for sql in (used, used, unused, unused):
+        await run(engine, sql, views)
+    for number in range(MEMORY_MB * 1024 // 60_000 + 1):
+        await run(engine, f"SELECT {number}, c0 FROM long /* {'x' * 60_000} */", views)
+        assert not (await run(engine, used, views))[1]
+    assert (await run(engine, unused, views))[1]
 
 
 async def test_a_repeated_statement_returns_every_type(engine: SparkEngine) -> None:
