@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from server.runtime.limited_log import unauthenticated
-from server.runtime.tls_stream import Handshakes, TlsStream
+from server.runtime.tls_stream import Handshakes, TlsStream, reason_of
 
 
 class TlsTransport(asyncio.Transport):
@@ -104,14 +104,18 @@ class TlsConnection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(self._timeout_s, self._fail, "timeout")
 
     def data_received(self, data: bytes) -> None:
+        assert self._below is not None
         try:
             self._stream.receive(data)
             if self._stream.is_established:
                 self._receive()
-            else:
-                self._handshakes.add(self)
+                return
         except ssl.SSLError as error:
-            self._fail(error.reason or str(error))
+            self._fail(reason_of(error))
+            return
+        if self._stream.awaits_handshake and self._below.is_reading():
+            self._below.pause_reading()
+        self._handshakes.add(self)
 
     def continue_handshake(self) -> None:
         """Continues the handshake with what was received. `Handshakes` calls it."""
@@ -123,11 +127,13 @@ class TlsConnection(asyncio.Protocol):
             if data := self._stream.to_send():
                 below.write(data)
             if self._stream.is_established:
+                if not below.is_reading():
+                    below.resume_reading()
                 self._stop_deadline()
                 self._protocol.connection_made(TlsTransport(self._stream, below))
                 self._receive()
         except ssl.SSLError as error:
-            self._fail(error.reason or str(error))
+            self._fail(reason_of(error))
 
     def _receive(self) -> None:
         assert self._below is not None
@@ -158,7 +164,7 @@ class TlsConnection(asyncio.Protocol):
         """Closes the connection, after the alert that says why."""
         if self._below is None or self._below.is_closing():
             return
-        unauthenticated.info("TLS failed", port="http", reason=reason.replace("_", " ").lower())
+        unauthenticated.info("TLS failed", port="http", reason=reason)
         if data := self._stream.to_send():
             self._below.write(data)
         self._below.close()

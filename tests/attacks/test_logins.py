@@ -141,14 +141,17 @@ def test_a_flood_of_handshakes_leaves_time_for_others(server: ServerProcess) -> 
         assert storm(attack) > 100
 
 
-def test_endless_handshakes_are_cut_off(server: ServerProcess) -> None:
-    """Records of 16 KiB that claim to be parts of one handshake message of 16 MiB."""
+@pytest.mark.parametrize("port", ["sql", "http"])
+def test_endless_handshakes_are_cut_off(server: ServerProcess, port: str) -> None:
+    """Records of 16 KiB that claim to be parts of one handshake message of 16 MiB. Each is a line of the log."""
     record = b"\x16\x03\x01\x40\x00"
-    with watched(server), opened(server, record + b"\x01\xff\xff\xff" + bytes(0x3FFC)) as client:
+    target = server.http_port if port == "http" else 0
+    with watched(server), opened(server, record + b"\x01\xff\xff\xff" + bytes(0x3FFC), target) as client:
         with pytest.raises(ConnectionError):
             for _ in range(1_000):
                 client.sendall(record + bytes(0x4000))
                 time.sleep(0.001)
+    assert "Traceback" not in server.log_path.read_text()
 
 
 def test_scram_messages_out_of_order_and_oversized(server: ServerProcess) -> None:

@@ -640,6 +640,46 @@ def test_messages_in_one_record_with_the_handshake(server: ServerThread) -> None
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+def sent_with_the_handshake(port: int, protocol: str, data: bytes) -> bytes:
+    """Sends the last bytes of the handshake together with `data`. Returns what the server answers until it closes."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([protocol])
+    received, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(received, out)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                client.sendall(out.read())
+                received.write(client.recv(65_536))
+        tls.write(data)
+        client.sendall(out.read())
+        answer = b""
+        while True:
+            try:
+                while part := tls.read(65_536):
+                    answer += part
+                return answer
+            except ssl.SSLWantReadError:
+                encrypted = client.recv(65_536)
+                received.write(encrypted) if encrypted else received.write_eof()
+
+
+def test_long_messages_with_the_handshake(server: ServerThread) -> None:
+    """What follows the handshake does not count as a part of it, even if it arrives before the handshake is handled."""
+    head = b"POST /api/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    login = base64.b64encode(f"materialize:{PASSWORD}".encode())
+    body = b'{"query": "SELECT length($1) AS n", "parameters": ["' + b"x" * 1_000_000 + b'"]}'
+    request = b"%bAuthorization: Basic %b\r\nContent-Length: %d\r\n\r\n%b" % (head, login, len(body), body)
+    assert b"[[1000000]]" in sent_with_the_handshake(server.http_port, "http/1.1", request)
+    startup = StartupMessage({"user": "materialize"}).serialize()
+    assert b"08P01" in sent_with_the_handshake(server.port, "postgresql", startup + b"p" * 500_000)
+
+
 def test_a_server_without_certificates_answers_with_n(passing_server: ServerThread) -> None:
     with pytest.raises(psycopg.OperationalError, match="server does not support SSL"):
         psycopg.connect(passing_server.dsn(), sslmode="require")
