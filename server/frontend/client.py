@@ -117,7 +117,7 @@ class Client(asyncio.Protocol):
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._sessions.set_keepalives(sock)
-        self.address = _client_ip(self._transport)
+        self.address = client_ip(self._transport)
         self._clients.add(self)
         refusal = self._clients.refusal(sock.fileno())
         if refusal is not None:
@@ -458,6 +458,7 @@ class Client(asyncio.Protocol):
             self._transport.abort()
 
 
-def _client_ip(transport: asyncio.Transport) -> str | None:
+def client_ip(transport: asyncio.BaseTransport) -> str | None:
+    """The address of the other side. None for a socket that has no IP address."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else None

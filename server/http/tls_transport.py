@@ -11,6 +11,8 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, cast
 
+from server.frontend.client import client_ip
+from server.frontend.half_open import HalfOpen
 from server.runtime.limited_log import unauthenticated
 from server.runtime.tls_stream import Handshakes, TlsStream, reason_of
 
@@ -79,7 +81,7 @@ class TlsTransport(asyncio.Transport):
 class TlsConnection(asyncio.Protocol):
     """A connection: `protocol` takes part in it when the handshake is complete, which must take at most `timeout_s`.
 
-    `pending` has the connections whose handshake is not complete.
+    Until then, it is one of the connections `without_session`.
     """
 
     def __init__(
@@ -87,20 +89,22 @@ class TlsConnection(asyncio.Protocol):
         protocol: asyncio.Protocol,
         context: ssl.SSLContext,
         handshakes: Handshakes,
-        pending: set[TlsConnection],
+        without_session: HalfOpen,
         timeout_s: float,
     ) -> None:
         self._protocol = protocol
         self._stream = TlsStream(context)
         self._handshakes = handshakes
-        self._pending = pending
+        self._without_session = without_session
         self._timeout_s = timeout_s
         self._below: asyncio.Transport | None = None
+        self._address: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
-        self._pending.add(self)
+        self._address = client_ip(transport)
+        self._without_session.add(self, self._address)
         self._deadline = asyncio.get_running_loop().call_later(self._timeout_s, self._fail, "timeout")
 
     def data_received(self, data: bytes) -> None:
@@ -154,6 +158,10 @@ class TlsConnection(asyncio.Protocol):
         if self._stream.is_established:
             self._protocol.connection_lost(exc)
 
+    def abort(self) -> None:
+        if self._below is not None:
+            self._below.abort()
+
     def pause_writing(self) -> None:
         self._protocol.pause_writing()
 
@@ -170,7 +178,7 @@ class TlsConnection(asyncio.Protocol):
         self._below.close()
 
     def _stop_deadline(self) -> None:
-        self._pending.discard(self)
+        self._without_session.remove(self, self._address)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

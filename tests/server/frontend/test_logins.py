@@ -24,7 +24,7 @@ from cryptography import x509
 from psycopg import errors
 
 from protocol.pgwire.messages.startup import SSLRequest, StartupMessage
-from server.frontend import half_open
+from server.frontend import client_registry, half_open
 from tests.fix_server import ServerThread
 from tests.server.authentication.certificates import Authority
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
@@ -414,7 +414,7 @@ def test_guesses_at_the_same_time_are_limited(tmp_path: Path) -> None:
 
 
 def test_slow_clients_without_a_session_make_room(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_open, "HALF_OPEN_MAX", 3)
+    monkeypatch.setattr(client_registry, "HALF_OPEN_MAX", 3)
     monkeypatch.setattr(half_open, "SLOW_S", 0.2)
     silent = [RawClient(server.port) for _ in range(4)]
     time.sleep(0.3)
