@@ -517,6 +517,27 @@ def test_the_database_of_a_rule_is_the_one_that_is_used(tmp_path: Path) -> None:
             assert "rejects connection" in client.start("bob", "bob")[-1][1][2]
 
 
+def test_options_do_not_evade_the_rule_of_a_database(tmp_path: Path) -> None:
+    rules = tmp_path / "hba.conf"
+    rules.write_text("host secret all all reject\nhost all all 127.0.0.1/32 trust\n")
+    with running(tmp_path, None, hba_file=rules) as server:
+        with connect(server) as connection:
+            connection.execute("CREATE DATABASE secret")
+        refused = 'parameter "database" cannot be set by options of a connection'
+        for options in ("-c database=secret", "--database=secret", "-c DataBase=secret"):
+            with pytest.raises(psycopg.OperationalError, match=refused):
+                connect(server, options=options)
+        with raw_client(server.port) as client:
+            names = {"user": "materialize", "database": "materialize", "DATABASE": "secret"}
+            client.send(StartupMessage(names).serialize())
+            assert next(client.messages())[1][2] == refused
+        api = Api(server.http_port)
+        for settings in ({"options": "-c database=secret"}, {"Database": "secret"}, {"database": "secret"}):
+            reply = api.post({"query": "SELECT current_database()", "settings": settings})
+            assert reply.status == 400
+            assert "database" in reply.json["error"]["message"]
+
+
 def test_a_zero_in_a_name_does_not_evade_a_rule(tmp_path: Path) -> None:
     """In a StartupMessage it would end the name, so that the rules would see another name than the session."""
     rules = tmp_path / "hba.conf"
