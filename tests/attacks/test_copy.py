@@ -68,6 +68,22 @@ def test_a_record_without_an_end_is_refused(client: RawClient, format: str, firs
 
 
 @pytest.mark.parametrize(
+    "header",
+    [
+        b"1,2,3\n" * 100,
+        b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 1 << 16, 0),
+        b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 1 << 20, 0x7FFFFFFF),
+        b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, -1),
+    ],
+    ids=["text", "oids", "flags", "negative length"],
+)
+def test_a_header_that_is_not_binary_is_refused_at_once(client: RawClient, header: bytes) -> None:
+    """The length of a header is not awaited if what precedes it is wrong."""
+    part = frame(b"d", b"x" * MEGABYTE)
+    assert copied(client, "COPY t FROM STDIN (FORMAT binary)", frame(b"d", header), *[part] * TOO_LONG) == "22P04"
+
+
+@pytest.mark.parametrize(
     ("format", "record"),
     [
         ("text", b"1\t" * 10 * MEGABYTE),
