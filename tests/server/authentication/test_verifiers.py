@@ -228,6 +228,7 @@ async def test_verifiers_with_few_iterations_are_computed_first() -> None:
     waiting = [asyncio.create_task(thread.run(number, done.append, number)) for number in (500, 7, 9, 8, 3)]
     await asyncio.sleep(0)
     waiting[2].cancel()
+    await asyncio.wait(waiting[2:3])
     release.set()
     await asyncio.gather(first, *waiting, return_exceptions=True)
     assert done == [3, 7, 8, 500]
