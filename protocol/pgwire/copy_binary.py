@@ -33,9 +33,10 @@ class Binary:
     def read(self, data: bytes, *, final: bool) -> tuple[list[list[pa.Array]], int]:
         position = 0
         if self._header_due:
-            if not final and len(data) < 19 + int.from_bytes(data[15:19], "big"):
+            begin = self._read_header(data, final)
+            if begin is None:
                 return [], 0
-            position = self._read_header(data)
+            position = begin
             self._header_due = False
         tables: list[list[pa.Array]] = []
         if not self._ended:
@@ -52,9 +53,12 @@ class Binary:
         """The error of a row, by its number, with CONTEXT. Binary data has no text to show."""
         return self._where.at(error, row + 1)
 
-    def _read_header(self, data: bytes) -> int:
-        if data[:11] != _SIGNATURE:
+    def _read_header(self, data: bytes, final: bool) -> int | None:
+        """The end of the header. None if the rest of it has not arrived, which a wrong beginning does not wait for."""
+        if data[:11] != _SIGNATURE and (final or len(data) >= 11):
             raise bad_file("COPY file signature not recognized")
+        if not final and len(data) < 19:
+            return None
         if len(data) < 15:
             raise bad_file("invalid COPY file header (missing flags)")
         flags = int.from_bytes(data[11:15], "big")
@@ -65,9 +69,11 @@ class Binary:
         extension = int.from_bytes(data[15:19], "big", signed=True)
         if len(data) < 19 or extension < 0:
             raise bad_file("invalid COPY file header (missing length)")
-        if len(data) < 19 + extension:
+        if len(data) >= 19 + extension:
+            return 19 + extension
+        if final:
             raise bad_file("invalid COPY file header (wrong length)")
-        return 19 + extension
+        return None
 
     def _equal_rows(self, data: bytes, position: int) -> tuple[list[pa.Array] | None, int]:
         """Decodes the leading rows without NULL in one step, if all columns have fixed-width types."""

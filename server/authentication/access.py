@@ -189,7 +189,7 @@ class Access:
         """Checks a password, in the thread for passwords. PgError 28P01, or 28000 after too many failures."""
         self.check_rate(client)
         verifier, reason = self.verifier(user, state)
-        matches = await in_password_thread(verifier.matches, password)
+        matches = await in_password_thread(verifier.iterations, verifier.matches, password)
         self.check_rate(client)  # others may have failed meanwhile
         if not matches or reason is not None:
             raise self.failed(client, user, reason)

@@ -30,7 +30,7 @@ class FailedLogins:
 
     def failed(self, address: str | None) -> None:
         """Counts a failure."""
-        network = _network(address)
+        network = network_of(address)
         self._failures[network] = self._left_of(network) + 1, self._clock()
         self._failures.move_to_end(network)
         while len(self._failures) > ADDRESSES_MAX:
@@ -41,7 +41,7 @@ class FailedLogins:
         limit = self._limit()
         if not limit or not self._failures:
             return 0
-        return max(0, math.ceil((self._left_of(_network(address)) + 1 - limit) * RECOVERY_S))
+        return max(0, math.ceil((self._left_of(network_of(address)) + 1 - limit) * RECOVERY_S))
 
     def _left_of(self, network: str) -> float:
         """The failures of an address that still count."""
@@ -49,7 +49,8 @@ class FailedLogins:
         return max(0.0, number - (self._clock() - at) / RECOVERY_S)
 
 
-def _network(address: str | None) -> str:
+def network_of(address: str | None) -> str:
+    """The network of an address whose clients count as one: an address of IPv4, the /64 of one of IPv6."""
     if address is None or ":" not in address:
         return address or ""
     return str(ipaddress.IPv6Network((address.partition("%")[0], IPV6_PREFIX), strict=False))

@@ -55,11 +55,12 @@ _UNSUPPORTED_METHODS = frozenset(("md5", "gss", "sspi", "ident", "peer", "ldap",
 _TYPES: dict[str, bool | None] = {"host": None, "hostssl": True, "hostnossl": False}
 _UNSUPPORTED_TYPES = ("hostgssenc", "hostnogssenc")
 _NAMES_OF_HOSTS = ("samehost", "samenet")
-_TOKEN = re.compile(r'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s,"#]+))')
+_BLANKS = " \t\r"
+_TOKEN = re.compile(rf'"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^{_BLANKS},"#]+)')
 
 
 class Token(NamedTuple):
-    """A word of the file. Keywords have no meaning in quotes."""
+    """A word of the file. `is_quoted`: begins with a quote. It is no keyword then, and its `+` has no meaning."""
 
     text: str
     is_quoted: bool
@@ -212,7 +213,8 @@ def parse_rules(text: str, name: str) -> Rules:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yields the lines with the number of their first one. A backslash at the end of a line continues it."""
     number, parts = 0, []
-    for at, line in enumerate(text.splitlines(), start=1):
+    for at, raw in enumerate(text.split("\n"), start=1):  # a comment may contain other characters that end lines
+        line = raw.rstrip("\r")
         number = number or at
         parts.append(line.removesuffix("\\"))
         if not line.endswith("\\"):
@@ -223,11 +225,14 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _fields(line: str) -> list[tuple[Token, ...]]:
-    """The fields of a line. White space separates them, and commas separate the tokens of a field."""
+    """The fields of a line. Blanks separate them, and commas separate the tokens of a field.
+
+    A token may be quoted in parts. A quote is written twice in quotes.
+    """
     fields: list[tuple[Token, ...]] = []
     at, continues = 0, False
     while at < len(line):
-        if line[at].isspace():
+        if line[at] in _BLANKS:
             at += 1
             continue
         if line[at] == "#":
@@ -237,15 +242,15 @@ def _fields(line: str) -> list[tuple[Token, ...]]:
                 raise _Fault("a field is empty")
             continues, at = True, at + 1
             continue
-        pieces, quoted = [], False
+        pieces, is_quoted = [], line[at] == '"'
         while match := _TOKEN.match(line, at):
-            quoted |= match["quoted"] is not None
-            pieces.append(match["plain"] if match["quoted"] is None else match["quoted"])
+            pieces.append(match["plain"] if match["quoted"] is None else match["quoted"].replace('""', '"'))
             at = match.end()
         if not pieces:
             raise _Fault("unterminated quoted string")
-        token = Token("".join(pieces), quoted)
-        if token.text.startswith(("@", "/")) and not quoted:
+        token = Token("".join(pieces), is_quoted)
+        # A regular expression of PostgreSQL may be quoted, which a comma or a blank in it requires.
+        if token.text.startswith("/") or (token.text.startswith("@") and not is_quoted):
             raise _Fault(f'"{token.text}" is not supported: give the names themselves')
         if continues:
             fields[-1] = (*fields[-1], token)

@@ -1,7 +1,8 @@
 """Passwords, and the SCRAM verifiers that are stored instead of them.
 
 A verifier has PostgreSQL's form `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` (RFC 5803). Computing one
-takes milliseconds, in one thread for the whole server: logins cannot take more than one core.
+takes milliseconds, in one thread for the whole server: logins cannot take more than one core. Those with the fewest
+iterations are computed first, since a role can give itself a verifier that takes 250 times as long as others.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import binascii
 import hashlib
+import heapq
 import hmac
+import itertools
 import re
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
 from typing import Any, Self, TypeVar
 
 from scramp.utils import ScramException, saslprep
@@ -32,13 +37,43 @@ _FORM = re.compile(r"SCRAM-SHA-256\$(\d{1,9}):([A-Za-z0-9+/=]{1,200})\$([A-Za-z0
 _MD5_FORM = re.compile(r"md5[0-9a-f]{32}")
 
 Result = TypeVar("Result")
+_Work = tuple[int, int, Future[Any], Callable[[], Any]]  # ordered by iterations, and then by arrival
 
-_thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+
+class PasswordThread:
+    """Computes verifiers one after the other."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+        self._numbers = itertools.count()
+        self._waiting: list[_Work] = []  # a heap
+        self._lock = Lock()
+
+    async def run(self, iterations: int, work: Callable[..., Result], *args: Any) -> Result:
+        """Returns what `work` returns, which computes a verifier of so many iterations."""
+        future: Future[Result] = Future()
+        item: _Work = iterations, next(self._numbers), future, partial(work, *args)
+        with self._lock:
+            heapq.heappush(self._waiting, item)
+        self._thread.submit(self._run_cheapest)
+        return await asyncio.wrap_future(future)
+
+    def _run_cheapest(self) -> None:
+        with self._lock:
+            _, _, future, work = heapq.heappop(self._waiting)
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
 
 
-async def in_password_thread(work: Callable[..., Result], *args: Any) -> Result:
-    """Runs `work`, which computes a verifier, in the thread for passwords."""
-    return await asyncio.get_running_loop().run_in_executor(_thread, work, *args)
+_passwords = PasswordThread()
+
+
+async def in_password_thread(iterations: int, work: Callable[..., Result], *args: Any) -> Result:
+    """See `PasswordThread.run`. There is one for all servers of the process."""
+    return await _passwords.run(iterations, work, *args)
 
 
 @dataclass(frozen=True, slots=True)

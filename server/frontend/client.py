@@ -35,7 +35,7 @@ from server.frontend.startup import Login, Sessions
 from server.frontend.write_pause import WritePause
 from server.runtime.errors import to_pg_error
 from server.runtime.limited_log import unauthenticated
-from server.runtime.tls_stream import HANDSHAKE_BYTE, Handshakes, TlsStream
+from server.runtime.tls_stream import HANDSHAKE_BYTE, Handshakes, TlsStream, reason_of
 from server.settings.parsers import milliseconds
 
 WRITE_HIGH_BYTES = 256 * 1024
@@ -117,7 +117,7 @@ class Client(asyncio.Protocol):
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._sessions.set_keepalives(sock)
-        self.address = _client_ip(self._transport)
+        self.address = client_ip(self._transport)
         self._clients.add(self)
         refusal = self._clients.refusal(sock.fileno())
         if refusal is not None:
@@ -222,9 +222,7 @@ class Client(asyncio.Protocol):
         self._send_end()
         if self._transport.is_closing():
             return
-        if not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
+        self._set_reading(True)
         self._transport.write_eof()
         self._stop_deadline()
         self._deadline = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
@@ -258,8 +256,11 @@ class Client(asyncio.Protocol):
 
     def limit_input(self, waiting: int) -> None:
         """Reads from the socket only while fewer than INPUT_HIGH_BYTES wait to be handled."""
+        self._set_reading(waiting < INPUT_HIGH_BYTES)
+
+    def _set_reading(self, wanted: bool) -> None:
+        """Reads from the socket, or stops reading."""
         assert self._transport is not None
-        wanted = waiting < INPUT_HIGH_BYTES
         if wanted is not self._reading and not self._transport.is_closing():
             self._reading = wanted
             if wanted:
@@ -328,9 +329,7 @@ class Client(asyncio.Protocol):
 
     def _check_later(self, work: Coroutine[Any, Any, None]) -> None:
         """Checks a password. The socket is not read meanwhile."""
-        assert self._transport is not None
-        self._reading = False
-        self._transport.pause_reading()
+        self._set_reading(False)
         self._checking = asyncio.create_task(work)
         self._checking.add_done_callback(self._checked)
 
@@ -338,8 +337,7 @@ class Client(asyncio.Protocol):
         if task.cancelled() or self._transport is None or self._transport.is_closing() or self._is_refused:
             return
         self._checking = None
-        self._reading = True
-        self._transport.resume_reading()
+        self._set_reading(True)
         try:
             task.result()
             self._open_if_authenticated()
@@ -368,9 +366,10 @@ class Client(asyncio.Protocol):
             if tls.is_established:
                 self._received_decrypted(tls)
             else:
+                self._set_reading(not tls.awaits_handshake)
                 self._handshakes.add(self)
         except ssl.SSLError as error:
-            self._end_handshake(_reason(error))
+            self._end_handshake(reason_of(error))
 
     def continue_handshake(self) -> None:
         """Continues the handshake with what was received. `Handshakes` calls it."""
@@ -380,12 +379,13 @@ class Client(asyncio.Protocol):
         try:
             tls.continue_handshake()
         except ssl.SSLError as error:
-            self._end_handshake(_reason(error))
+            self._end_handshake(reason_of(error))
             return
         if data := tls.to_send():
             self._transport.write(data)
         if not tls.is_established:
             return
+        self._set_reading(True)
         self._stop_handshake_deadline()
         if self._begins_with_tls and tls.protocol != ALPN:
             self._end_handshake("no ALPN protocol of PostgreSQL")
@@ -393,7 +393,7 @@ class Client(asyncio.Protocol):
         try:
             self._received_decrypted(tls)
         except ssl.SSLError as error:
-            self._end_handshake(_reason(error))
+            self._end_handshake(reason_of(error))
 
     def _received_decrypted(self, tls: TlsStream) -> None:
         assert self._transport is not None
@@ -458,10 +458,7 @@ class Client(asyncio.Protocol):
             self._transport.abort()
 
 
-def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).replace("_", " ").lower()
-
-
-def _client_ip(transport: asyncio.Transport) -> str | None:
+def client_ip(transport: asyncio.BaseTransport) -> str | None:
+    """The address of the other side. None for a socket that has no IP address."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else None

@@ -21,6 +21,7 @@ from server.timeline.frontiers import Pulse
 log = structlog.get_logger()
 
 RESERVED_DESCRIPTORS = 128  # not used for sessions: for files, and half of them for clients that are refused
+HALF_OPEN_MAX = 500  # connections without a session
 LOGGED_S = 10.0  # the shortest interval between two log entries about a lack of descriptors
 
 
@@ -64,6 +65,8 @@ class ClientRegistry:
     def add(self, client: RegisteredClient) -> None:
         """Adds a client without a session. If there are too many of them, one that is slow is disconnected."""
         self._clients.add(client)
+        if len(self._half_open) >= HALF_OPEN_MAX:
+            self._half_open.end_one()
         self._half_open.add(client, client.address)
 
     def remove(self, client: RegisteredClient) -> None:

@@ -1,11 +1,12 @@
-"""The connections without a session, whose number is limited."""
+"""The connections of a port that have no session, whose number is limited."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
 
-HALF_OPEN_MAX = 500
+from server.authentication.failures import network_of
+
 SLOW_S = 1.0  # a client that has not authenticated by then may be disconnected to make room
 
 
@@ -16,37 +17,41 @@ class Abortable(Protocol):
 
 
 class HalfOpen:
-    """If there are more than HALF_OPEN_MAX, each new connection ends an older one that has taken longer than SLOW_S.
+    """If there are too many, the port ends an older one for each new connection, by `end_one`.
 
-    It ends the oldest connection of the address that has most of them. An attacker therefore replaces its own
-    connections, and not those of others.
+    It ends the oldest connection of the address that has most of them, if this has taken longer than SLOW_S. An
+    attacker therefore replaces its own connections, and not those of others.
     """
 
     def __init__(self) -> None:
-        self._clients: dict[str | None, dict[Abortable, float]] = {}  # by address; the time of connecting
+        self._clients: dict[str, dict[Abortable, float]] = {}  # by network; the time of connecting
         self._number = 0
 
     def __len__(self) -> int:
         return self._number
 
     def add(self, client: Abortable, address: str | None) -> None:
-        now = asyncio.get_running_loop().time()
-        self._clients.setdefault(address, {})[client] = now
+        self._clients.setdefault(network_of(address), {})[client] = asyncio.get_running_loop().time()
         self._number += 1
-        if self._number <= HALF_OPEN_MAX:
-            return
-        most = max(self._clients.values(), key=len)
-        oldest, since = next(iter(most.items()))
-        if now - since > SLOW_S:
-            owner = next(address for address, clients in self._clients.items() if clients is most)
-            self.remove(oldest, owner)
-            oldest.abort()
 
     def remove(self, client: Abortable, address: str | None) -> None:
         """Does nothing if it was removed before."""
-        clients = self._clients.get(address, {})
+        self._remove(client, network_of(address))
+
+    def _remove(self, client: Abortable, network: str) -> None:
+        clients = self._clients.get(network, {})
         if clients.pop(client, None) is None:
             return
         self._number -= 1
         if not clients:
-            del self._clients[address]
+            del self._clients[network]
+
+    def end_one(self) -> bool:
+        """Aborts a connection to make room for another one, and removes it. False if none is slow."""
+        network, clients = max(self._clients.items(), key=lambda item: len(item[1]), default=("", {}))
+        oldest = next(iter(clients), None)
+        if oldest is None or asyncio.get_running_loop().time() - clients[oldest] <= SLOW_S:
+            return False
+        self._remove(oldest, network)
+        oldest.abort()
+        return True

@@ -283,7 +283,7 @@ class Session:
                     await work
                 except BaseException as error:
                     self._responses.fail(self._task.error_of(error))
-                if type(message) in _READY_AFTER:
+                if type(message) in _READY_AFTER and self._connection.phase is not Phase.CLOSED:
                     self._responses.ready()
         except asyncio.CancelledError:  # a lost connection; the error of a CancelRequest was reported above
             self._responses.count(CANCELED)
@@ -291,7 +291,11 @@ class Session:
             log.error("client session failed", error=str(error), exc_info=error)
             self._transport.close()
         finally:
-            if self._task.end() or self._connection.phase is Phase.CLOSED:
+            is_lost = self._task.end()
+            if not is_lost and self._connection.phase is Phase.CLOSED:  # an error of the protocol during COPY
+                self._sender.flush()
+                self._transport.close_when_read()
+            if is_lost or self._connection.phase is Phase.CLOSED:
                 self._close()
             else:
                 self._pump()

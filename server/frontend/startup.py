@@ -66,6 +66,12 @@ class Login:
         database = _database_for(coordinator.state, requested, user)
         settings.start_with("database", database)
         for name, value in (*_options(parameters.pop("options", "")), *parameters.items()):
+            if name.lower() == "database":  # the rules have accepted `requested`
+                raise PgError(
+                    SqlState.CANT_CHANGE_RUNTIME_PARAM,
+                    'parameter "database" cannot be set by options of a connection',
+                    hint="Connect to the database itself.",
+                )
             checked_value(name, value)  # rejects `fixed` variables, which `start_with` would set
             settings.start_with(name, value)
         role = privileges.login(coordinator.state, user, any_user=any_user)

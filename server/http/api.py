@@ -29,7 +29,7 @@ def api(sessions: Sessions, clients: ClientRegistry, limits: RequestLimits) -> l
         if request.transport is None:
             raise ConnectionResetError
         peer = Peer(request.transport, request.remote, request[USER], request[ANY_USER])
-        with ApiSession(sessions, clients, peer, parameters, row_format) as session, limits.session():
+        with ApiSession(sessions, clients, peer, parameters, row_format) as session, limits.session(request):
             yield session
 
     async def describe(_: web.Request) -> web.Response:

@@ -29,6 +29,8 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.frontend.client import client_ip
+from server.frontend.half_open import HalfOpen
 from server.http.origins import Origins
 from server.http.request_limits import BODY_BYTES_MAX, RequestLimits
 from server.http.responses import API, Refused, refusal, text_response
@@ -102,7 +104,6 @@ class HttpPort:
         self._origins = Origins(origins)
         self._tls = tls
         self._handshakes = Handshakes()
-        self._pending: set[TlsConnection] = set()
         self._limits = limits or RequestLimits()
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._listener: asyncio.Server | None = None
@@ -138,14 +139,14 @@ class HttpPort:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
-        without_session = len(server.connections) + len(self._pending) - self._limits.with_session
-        if without_session >= CONNECTIONS_MAX and not self._limits.end_oldest():
+        others = self._limits.without_session
+        if len(others) >= CONNECTIONS_MAX and not others.end_one():
             return _Refusal()
-        connection = _Connection(server)
+        connection = _Connection(server, others)
         context = self._tls()
         if context is None:
             return connection
-        return TlsConnection(connection, context, self._handshakes, self._pending, REQUEST_S)
+        return TlsConnection(connection, context, self._handshakes, others, REQUEST_S)
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -241,13 +242,15 @@ class _Connection(web.RequestHandler):
     disconnected, and its statement would run on.
     """
 
-    __slots__ = ("_control_at", "_control_bytes", "received")
+    __slots__ = ("_address", "_control_at", "_control_bytes", "_without_session", "received")
 
-    def __init__(self, server: web.Server) -> None:
+    def __init__(self, server: web.Server, without_session: HalfOpen) -> None:
         self.received = 0
         """The number of bytes that the client has sent."""
         self._control_bytes = float(CONTROL_BYTES_MAX)  # that the client of a WebSocket may send now
         self._control_at = monotonic()
+        self._without_session = without_session
+        self._address: str | None = None
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -262,16 +265,25 @@ class _Connection(web.RequestHandler):
             logger=_aiohttp_log,
         )
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._address = client_ip(transport)
+        self._without_session.add(self, self._address)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._without_session.remove(self, self._address)
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
         if self._request_count > 1:  # what follows the request is not read
             return
         if self._upgraded and not self._may_send(len(data)):
-            self._abort()
+            self.abort()
             return
         super().data_received(data)
         if self._upgraded and len(self._message_tail) > CONTROL_BYTES_MAX:  # was received with the head
-            self._abort()
+            self.abort()
         if self._request_count == 0 and self.received > HEAD_BYTES_MAX and self.transport is not None:
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n")
             self.force_close()
@@ -286,7 +298,7 @@ class _Connection(web.RequestHandler):
         self._control_at = now
         return self._control_bytes >= 0
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
 
@@ -311,7 +323,7 @@ class _Connection(web.RequestHandler):
 
 
 class _Refusal(asyncio.Protocol):
-    """A connection beyond CONNECTIONS_MAX: is closed at once."""
+    """A connection beyond CONNECTIONS_MAX, all of which are new: is closed at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()

@@ -1,4 +1,4 @@
-"""The limits on the requests that are in progress: their number, and the memory that their bodies take.
+"""The limits on the connections without a session, and on the memory that the bodies of requests take.
 
 A client may send a body slowly, and does not need to send its end. So the bodies that are being received have limits in
 common, beyond which the server ends one that takes longer than SLOW_S. An attacker so replaces its own requests, and
@@ -20,12 +20,12 @@ import numpy as np
 from aiohttp import web
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.frontend.half_open import SLOW_S, Abortable, HalfOpen
 from server.http.responses import Refused
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 BODIES_BYTES_MAX = 16 * BODY_BYTES_MAX  # of all bodies that are received or wait to be parsed
 BODY_S = 60.0  # to the end of the request's body
-SLOW_S = 1.0  # a body that has taken longer may be ended to make room
 FRAMING_BYTES_MAX = 512 * 1024
 """How many bytes a client may send in addition to 5/4 of the body: the head, what was received but is not yet parsed,
 and the lengths of chunks. A chunk of one byte takes six bytes, and as much time as a larger one."""
@@ -50,7 +50,7 @@ class _Receiving:
     deadline: asyncio.Timeout
 
 
-class _Counting(Protocol):
+class _Connection(Abortable, Protocol):
     """A connection. `received`: the number of bytes that the client has sent."""
 
     received: int
@@ -60,21 +60,23 @@ class RequestLimits:
     """The requests of one port."""
 
     def __init__(self) -> None:
-        self.with_session = 0
-        """The number of requests that have a session."""
+        self.without_session = HalfOpen()
+        """The connections of the port that have no session."""
         self._bytes = 0
         self._receiving: dict[_Receiving, None] = {}  # the oldest first
         self._ending: _Receiving | None = None  # has been ended to make room, which is not there yet
         self._parsing = asyncio.Lock()
 
     @contextmanager
-    def session(self) -> Iterator[None]:
-        """Counts a request as one that has a session."""
-        self.with_session += 1
+    def session(self, request: web.Request) -> Iterator[None]:
+        """Counts the connection of a request as one that has a session."""
+        connection, address = cast(_Connection, request.protocol), request.remote
+        self.without_session.remove(connection, address)
         try:
             yield
         finally:
-            self.with_session -= 1
+            if request.transport is not None:  # else the connection has been lost
+                self.without_session.add(connection, address)
 
     @asynccontextmanager
     async def body(self, request: web.Request) -> AsyncIterator[bytearray]:
@@ -95,7 +97,7 @@ class RequestLimits:
         """Appends the body to `data`. If that fails, `data` becomes empty, since the exception's traceback keeps it."""
         try:
             async with asyncio.timeout(BODY_S) as deadline:
-                connection = cast(_Counting, request.protocol)
+                connection = cast(_Connection, request.protocol)
                 receiving = _Receiving(request, data, asyncio.get_running_loop().time(), deadline)
                 self._receiving[receiving] = None
                 try:
@@ -132,34 +134,19 @@ class RequestLimits:
             raise Refused(503, error)
         self._bytes += size
 
-    def end_oldest(self) -> bool:
-        """Aborts the connection whose body has been received for the longest time.
-
-        False if none takes longer than SLOW_S.
-        """
-        body = next(self._slow(), None)
-        if body is None:
-            return False
-        del self._receiving[body]
-        if body.request.transport is not None:
-            body.request.transport.abort()
-        return True
-
     def _end_largest(self) -> bool:
         """Ends the largest body, unless one is being ended. False if none takes longer than SLOW_S."""
         if self._ending is not None:
             return True
-        body = max(self._slow(), key=lambda body: len(body.data), default=None)
+        now = asyncio.get_running_loop().time()
+        slow = (body for body in self._receiving if now - body.since > SLOW_S and not body.deadline.expired())
+        body = max(slow, key=lambda body: len(body.data), default=None)
         if body is None:
             return False
         self._ending = body
         del self._receiving[body]
-        body.deadline.reschedule(asyncio.get_running_loop().time())
+        body.deadline.reschedule(now)
         return True
-
-    def _slow(self) -> Iterator[_Receiving]:
-        now = asyncio.get_running_loop().time()
-        return (body for body in self._receiving if now - body.since > SLOW_S and not body.deadline.expired())
 
     async def parsed(self, parse: Callable[[bytearray], _Parsed], data: bytearray) -> _Parsed:
         """Returns what `parse` returns. PgError 54000 if the body has too many values.

@@ -86,6 +86,8 @@ class _Body:
         settings = value.get("settings", {})
         if not isinstance(settings, dict) or not all(isinstance(text, str) for text in settings.values()):
             raise ValueError('"settings" must be an object of strings')
+        if "database" in settings:
+            raise ValueError("the database is a parameter of the query string, not a setting")
         for text in (*settings, *settings.values()):
             check_text(text)
         if ("query" in value) is ("statements" in value):

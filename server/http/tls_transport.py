@@ -11,8 +11,10 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, cast
 
+from server.frontend.client import client_ip
+from server.frontend.half_open import HalfOpen
 from server.runtime.limited_log import unauthenticated
-from server.runtime.tls_stream import Handshakes, TlsStream
+from server.runtime.tls_stream import Handshakes, TlsStream, reason_of
 
 
 class TlsTransport(asyncio.Transport):
@@ -79,7 +81,7 @@ class TlsTransport(asyncio.Transport):
 class TlsConnection(asyncio.Protocol):
     """A connection: `protocol` takes part in it when the handshake is complete, which must take at most `timeout_s`.
 
-    `pending` has the connections whose handshake is not complete.
+    Until then, it is one of the connections `without_session`.
     """
 
     def __init__(
@@ -87,31 +89,37 @@ class TlsConnection(asyncio.Protocol):
         protocol: asyncio.Protocol,
         context: ssl.SSLContext,
         handshakes: Handshakes,
-        pending: set[TlsConnection],
+        without_session: HalfOpen,
         timeout_s: float,
     ) -> None:
         self._protocol = protocol
         self._stream = TlsStream(context)
         self._handshakes = handshakes
-        self._pending = pending
+        self._without_session = without_session
         self._timeout_s = timeout_s
         self._below: asyncio.Transport | None = None
+        self._address: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
-        self._pending.add(self)
+        self._address = client_ip(transport)
+        self._without_session.add(self, self._address)
         self._deadline = asyncio.get_running_loop().call_later(self._timeout_s, self._fail, "timeout")
 
     def data_received(self, data: bytes) -> None:
+        assert self._below is not None
         try:
             self._stream.receive(data)
             if self._stream.is_established:
                 self._receive()
-            else:
-                self._handshakes.add(self)
+                return
         except ssl.SSLError as error:
-            self._fail(error.reason or str(error))
+            self._fail(reason_of(error))
+            return
+        if self._stream.awaits_handshake and self._below.is_reading():
+            self._below.pause_reading()
+        self._handshakes.add(self)
 
     def continue_handshake(self) -> None:
         """Continues the handshake with what was received. `Handshakes` calls it."""
@@ -123,11 +131,13 @@ class TlsConnection(asyncio.Protocol):
             if data := self._stream.to_send():
                 below.write(data)
             if self._stream.is_established:
+                if not below.is_reading():
+                    below.resume_reading()
                 self._stop_deadline()
                 self._protocol.connection_made(TlsTransport(self._stream, below))
                 self._receive()
         except ssl.SSLError as error:
-            self._fail(error.reason or str(error))
+            self._fail(reason_of(error))
 
     def _receive(self) -> None:
         assert self._below is not None
@@ -148,6 +158,10 @@ class TlsConnection(asyncio.Protocol):
         if self._stream.is_established:
             self._protocol.connection_lost(exc)
 
+    def abort(self) -> None:
+        if self._below is not None:
+            self._below.abort()
+
     def pause_writing(self) -> None:
         self._protocol.pause_writing()
 
@@ -158,13 +172,13 @@ class TlsConnection(asyncio.Protocol):
         """Closes the connection, after the alert that says why."""
         if self._below is None or self._below.is_closing():
             return
-        unauthenticated.info("TLS failed", port="http", reason=reason.replace("_", " ").lower())
+        unauthenticated.info("TLS failed", port="http", reason=reason)
         if data := self._stream.to_send():
             self._below.write(data)
         self._below.close()
 
     def _stop_deadline(self) -> None:
-        self._pending.discard(self)
+        self._without_session.remove(self, self._address)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

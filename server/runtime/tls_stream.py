@@ -20,7 +20,7 @@ TURN_S = 0.005
 
 
 class TlsStream:
-    """The server's side. `receive` and `continue_handshake` until `is_established`, then `receive` and `decrypted`."""
+    """The server's side. `receive` and `continue_handshake` until `is_established`, then `decrypted` and `receive`."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._in = ssl.MemoryBIO()
@@ -32,18 +32,24 @@ class TlsStream:
         """Whether the client has closed its side."""
 
     def receive(self, data: bytes) -> None:
-        """Takes bytes from the socket. ssl.SSLError if the handshake is too long."""
+        """Takes bytes from the socket."""
         if not self.is_established:
             self._handshake_bytes += len(data)
-            if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
-                raise ssl.SSLError("the handshake is too long")
         self._in.write(data)
 
+    @property
+    def awaits_handshake(self) -> bool:
+        """Whether the socket should not be read until `continue_handshake` has been called."""
+        return not self.is_established and self._handshake_bytes > HANDSHAKE_BYTES_MAX
+
     def continue_handshake(self) -> None:
-        """Does what can be done with the bytes received so far. ssl.SSLError if it fails."""
+        """Does what can be done with the bytes received so far. ssl.SSLError if it fails or is too long."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
+            # If the handshake is complete, the rest of the bytes are those of the protocol.
+            if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
+                raise ssl.SSLError("the handshake is too long") from None
             return
         self.is_established = True
 
@@ -90,6 +96,11 @@ class TlsStream:
     def certificate(self) -> dict[str, Any] | None:
         """The client's certificate, which was verified; None if it has sent none."""
         return self._tls.getpeercert() or None
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """Why TLS has failed, for the log. Only the errors of OpenSSL have the attribute `reason`."""
+    return (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
 
 
 class Handshaking(Protocol):

@@ -11,6 +11,7 @@ import pytest
 from protocol.pgwire.copy_in import RECORD_BYTES_MAX
 from tests.attacks.clients import bounded_session
 from tests.fix_server import ServerProcess, server_without_spark
+from tests.polling import until
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
 
 pytestmark = pytest.mark.attacks
@@ -68,6 +69,22 @@ def test_a_record_without_an_end_is_refused(client: RawClient, format: str, firs
 
 
 @pytest.mark.parametrize(
+    "header",
+    [
+        b"1,2,3\n" * 100,
+        b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 1 << 16, 0),
+        b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 1 << 20, 0x7FFFFFFF),
+        b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, -1),
+    ],
+    ids=["text", "oids", "flags", "negative length"],
+)
+def test_a_header_that_is_not_binary_is_refused_at_once(client: RawClient, header: bytes) -> None:
+    """The length of a header is not awaited if what precedes it is wrong."""
+    part = frame(b"d", b"x" * MEGABYTE)
+    assert copied(client, "COPY t FROM STDIN (FORMAT binary)", frame(b"d", header), *[part] * TOO_LONG) == "22P04"
+
+
+@pytest.mark.parametrize(
     ("format", "record"),
     [
         ("text", b"1\t" * 10 * MEGABYTE),
@@ -80,6 +97,31 @@ def test_a_record_without_an_end_is_refused(client: RawClient, format: str, firs
 def test_a_large_record_delays_no_other_session(client: RawClient, format: str, record: bytes) -> None:
     state = copied(client, f"COPY u FROM STDIN (FORMAT {format})", frame(b"d", record + b"\n"))
     assert state == ("COPY 1" if record[2:].count(b",") + record[2:].count(b"\t") == 0 else "22P04")
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize(
+    "message",
+    [query("SELECT 1"), frame(b"X", b""), frame(b"f", b"x" * 20_000 + b"\0"), b"d\0\0\0\1"],
+    ids=["query", "terminate", "long failure", "wrong length"],
+)
+def test_a_message_that_must_not_arrive_ends_the_session(
+    server: ServerProcess, client: RawClient, message: bytes, extended: bool
+) -> None:
+    """The client gets the error, and keeps neither its connection nor its session."""
+    statement = "COPY t FROM STDIN"
+    client.send(frame(b"P", b"\0%b\0\0\0" % statement.encode()) if extended else query(statement))
+    if extended:
+        client.send(frame(b"B", bytes(8)) + frame(b"E", bytes(5)))
+    client.send(frame(b"d", b"x\n"))
+    client.send(message)
+    client.socket.settimeout(10)
+    answers = list(client.messages())
+    assert answers[-1][0] == "E"
+    assert answers[-1][1][:2] == ("FATAL", "08P01")
+    with psycopg.connect(server.dsn) as connection:
+        sessions = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = ''"
+        until(lambda: len(connection.execute(sessions).fetchall()) == 1)  # that of `watched`
 
 
 def test_rows_of_one_byte_delay_no_other_session(client: RawClient) -> None:

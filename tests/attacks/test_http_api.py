@@ -8,7 +8,9 @@ import os
 import random
 import socket
 import struct
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 
 import aiohttp
@@ -16,9 +18,10 @@ import psycopg
 import pytest
 
 from server.frontend.client import WRITE_HIGH_BYTES
+from server.frontend.half_open import SLOW_S
 from server.http.port import CONNECTIONS_MAX
 from server.http.request_limits import BODY_BYTES_MAX
-from tests.attacks.clients import resident_bytes, watched
+from tests.attacks.clients import meanwhile, resident_bytes, watched
 from tests.fix_server import ServerProcess
 from tests.server.http.fix_api import Api
 
@@ -122,6 +125,33 @@ def test_thousands_of_idle_connections(own_server: ServerProcess, api: Api) -> N
         assert time.monotonic() < deadline
     assert resident_bytes(own_server.process.pid) - before < 64 * MIB
     assert api.rows("SELECT k FROM t") == [[1]]
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX: ", head(1_000)], ids=["nothing", "a head", "a body"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_idle_connections_do_not_occupy_the_port(
+    own_server: ServerProcess, api: Api, address: str, sent: bytes
+) -> None:
+    """An attacker that occupies all connections, and opens others when they are closed, loses those that are slow."""
+
+    def attack(done: threading.Event) -> None:
+        clients: deque[socket.socket] = deque()
+        while not done.is_set():
+            with contextlib.suppress(ConnectionError):
+                clients.append(socket.create_connection(("127.0.0.1", own_server.http_port), 20, (address, 0)))
+                clients[-1].sendall(sent)
+            if len(clients) > CONNECTIONS_MAX + 100:
+                clients.popleft().close()
+                time.sleep(0.01)
+        for client in clients:
+            client.close()
+
+    with watched(own_server), meanwhile(attack):
+        time.sleep(SLOW_S + 1)
+        for _ in range(20):
+            assert api.request("GET", "/readyz").status in (200, 503)
+            assert api.rows("SELECT k FROM t") == [[1]]
+            time.sleep(0.1)
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from server.frontend.half_open import SLOW_S
 from server.http.port import CONNECTIONS_MAX
-from server.http.request_limits import BODIES_BYTES_MAX, BODY_BYTES_MAX, SLOW_S
+from server.http.request_limits import BODIES_BYTES_MAX, BODY_BYTES_MAX
 from tests.attacks.clients import meanwhile, resident_bytes, watched
 from tests.fix_server import ServerProcess
 from tests.server.http.fix_api import Api

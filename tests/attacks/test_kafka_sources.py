@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 from psycopg import errors
 
 from protocol.avro.varints import varint_bytes
@@ -97,6 +98,25 @@ def test_messages_with_many_enormous_schemas(
         until(lambda: committed(client) == count + 1)
     assert resident_bytes(own_server.process.pid) - before < 300 * MIB
     assert status(client)[0] == "running"
+
+
+def test_a_message_that_is_long_when_it_is_decompressed(
+    client: psycopg.Connection[Any], kafka: MockCluster, own_server: ServerProcess
+) -> None:
+    """A broker, whose limit applies to the compressed message, would accept a gigabyte."""
+    client.execute("CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT BYTES ENVELOPE NONE")
+    before = resident_bytes(own_server.process.pid)
+    with watched(own_server, pause_max_s=0.5):
+        configuration = {"bootstrap.servers": kafka.address, "compression.type": "gzip", "message.max.bytes": 10**9}
+        producer = Producer(configuration)
+        producer.produce("t", b"small")
+        producer.flush(60)
+        until(lambda: committed(client) == 1)
+        producer.produce("t", bytes(200 * MIB))
+        producer.flush(60)
+        until(lambda: status(client)[0] == "failed")
+        assert resident_bytes(own_server.process.pid) - before < 500 * MIB
+    assert status(client)[1].startswith('message at offset 1 of partition 0 of topic "t" is too long')
 
 
 def test_messages_with_which_workers_fail(

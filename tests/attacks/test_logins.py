@@ -20,7 +20,8 @@ import psycopg
 import pytest
 
 from protocol.pgwire.messages.startup import SSLRequest, StartupMessage
-from tests.attacks.clients import resident_bytes, watched
+from server.authentication.verifiers import ITERATIONS_MAX, Verifier
+from tests.attacks.clients import meanwhile, resident_bytes, watched
 from tests.fix_server import ServerProcess
 from tests.server.authentication.certificates import Authority
 from tests.server.frontend.raw_client import frame, query
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.attacks
 
 RULES = """
 host    all materialize 127.0.0.1/32 trust
-hostssl all paul        all          password
+hostssl all paul,mallory all         password
 host    all all         all          scram-sha-256
 """
 STORM_S = 5.0
@@ -141,14 +142,17 @@ def test_a_flood_of_handshakes_leaves_time_for_others(server: ServerProcess) -> 
         assert storm(attack) > 100
 
 
-def test_endless_handshakes_are_cut_off(server: ServerProcess) -> None:
-    """Records of 16 KiB that claim to be parts of one handshake message of 16 MiB."""
+@pytest.mark.parametrize("port", ["sql", "http"])
+def test_endless_handshakes_are_cut_off(server: ServerProcess, port: str) -> None:
+    """Records of 16 KiB that claim to be parts of one handshake message of 16 MiB. Each is a line of the log."""
     record = b"\x16\x03\x01\x40\x00"
-    with watched(server), opened(server, record + b"\x01\xff\xff\xff" + bytes(0x3FFC)) as client:
+    target = server.http_port if port == "http" else 0
+    with watched(server), opened(server, record + b"\x01\xff\xff\xff" + bytes(0x3FFC), target) as client:
         with pytest.raises(ConnectionError):
             for _ in range(1_000):
                 client.sendall(record + bytes(0x4000))
                 time.sleep(0.001)
+    assert "Traceback" not in server.log_path.read_text()
 
 
 def test_scram_messages_out_of_order_and_oversized(server: ServerProcess) -> None:
@@ -219,6 +223,29 @@ def test_a_storm_of_logins_leaves_time_for_others(server: ServerProcess, user: s
     assert resident_bytes(server.process.pid) - before < GROWTH_BYTES_MAX
     with psycopg.connect(server.dsn, user=user, password="right", sslmode="require") as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_expensive_verifiers_delay_no_other_login(server: ServerProcess) -> None:
+    """A role may compute its own verifier, of which each login by password takes a quarter of a second."""
+    limit_failures(server, 0)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        expensive = Verifier.of("right", iterations=ITERATIONS_MAX)
+        connection.execute(f"CREATE USER mallory PASSWORD '{expensive}'".encode())
+
+    def attack(done: threading.Event) -> None:
+        while not done.is_set():
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(server.dsn, user="mallory", password="wrong", sslmode="require").close()
+
+    waits = []
+    with watched(server), meanwhile(*[attack] * 20):
+        time.sleep(1)
+        for _ in range(5):
+            begun = time.monotonic()
+            with psycopg.connect(server.dsn, user="paul", password="right", sslmode="require") as connection:
+                assert connection.execute("SELECT 1").fetchone() == (1,)
+            waits.append(time.monotonic() - begun)
+    assert min(waits) < 2  # those of one quarter of a second before it, and not of twenty
 
 
 def test_guesses_of_one_address_are_limited(server: ServerProcess) -> None:

@@ -148,6 +148,13 @@ async def test_tls_needs_the_authority_of_the_certificate(certificate: tuple[Pat
         SchemaRegistry({"url": registry.url, "ssl certificate authority": "no certificate"})
 
 
+@pytest.mark.parametrize("id", [-1, 2**31, 2**70, 1.5, "1", None])
+async def test_ids_that_no_message_can_have(registry: Registry, monkeypatch: pytest.MonkeyPatch, id: object) -> None:
+    monkeypatch.setattr(registry, "register", lambda *_: id)
+    with pytest.raises(UpstreamError, match="answered without the id of a schema"):
+        await SchemaRegistry({"url": registry.url}).register("t", json.dumps(SCHEMA))
+
+
 async def test_schemas_are_registered(registry: Registry) -> None:
     client, schema = SchemaRegistry({"url": registry.url}), json.dumps(SCHEMA)
     assert await client.is_compatible("t/value", schema)

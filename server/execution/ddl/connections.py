@@ -152,7 +152,11 @@ def _check(connection: Connection) -> None:
         if not given & set(choices):
             message = f"connection to {connection.system.upper()} needs the option {choices[0].upper()}"
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
-    if "@" in urlsplit(connection.options.get("url", "")).netloc:
+    try:
+        host = urlsplit(connection.options.get("url", "")).netloc
+    except ValueError:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "option URL is not a URL") from None
+    if "@" in host:
         raise PgError(
             SqlState.INVALID_PARAMETER_VALUE,
             "option URL contains a user name or password",

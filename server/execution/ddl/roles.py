@@ -13,7 +13,7 @@ from catalog.roles import MATERIALIZE, Role
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.datetime_input import parse_timestamptz
 from protocol.pgwire.errors import Notice, PgError, SqlState
-from server.authentication.verifiers import in_password_thread, stored_form
+from server.authentication.verifiers import ITERATIONS, in_password_thread, stored_form
 from server.authorization import privileges
 from server.execution.ddl.memberships import for_new_role
 from server.execution.ddl.named_roles import check_is_not_materialize, role_named
@@ -56,7 +56,7 @@ async def evaluate(context: Context, statement: CreateRole | AlterRole) -> _Eval
     if not password.text:
         context.notice(Notice("empty string is not a valid password, clearing password"))
         return _Evaluated(statement, None)
-    return _Evaluated(statement, await in_password_thread(stored_form, password.text))
+    return _Evaluated(statement, await in_password_thread(ITERATIONS, stored_form, password.text))
 
 
 def _refused(act: str, detail: str) -> PgError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os.path
 import uuid
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from catalog.ids import ObjectId
 from catalog.objects.relations import Collection
@@ -58,6 +60,9 @@ async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
             "permission denied to create a sink into a file",
             detail="Only superusers may write files of the server.",
         )
+    if statement.system == "file":
+        path = Path(dict(statement.options)["path"])
+        await asyncio.to_thread(_check_directory, path, context.coordinator.store.directory)
     schema, name = schema_of(context, statement.name)
     relation = find_relation(context, statement.on)
     if not isinstance(relation, Collection) or not relation.columns:
@@ -95,6 +100,16 @@ async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
     if state.item_named(schema.id, name) is None:
         await KINDS[sink.system].check(definition_of(state, sink))
     return EvaluatedSink(statement, sink, as_of)
+
+
+def _check_directory(path: Path, data: Path) -> None:
+    """PgError 42P17 if a file is in the data directory, where the server removes files and expects those of SQLite."""
+    if path.is_absolute() and path.resolve().is_relative_to(data.resolve()):
+        raise PgError(
+            SqlState.INVALID_OBJECT_DEFINITION,
+            f'file "{path}" of a sink must not be in the data directory',
+            hint="Use another directory.",
+        )
 
 
 def _key(relation: Collection, key: tuple[Ident, ...]) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ POLLS = 5  # in this time, because `close` waits for the one in progress
 MESSAGES_MAX = 50_000  # of one poll
 QUEUE_WAIT_MS = 10  # until a full queue is filled again; librdkafka's default of 1 s is longer than reading the queue
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
+MESSAGE_BYTES_MAX = 64 << 20  # decompressed. A broker limits only the compressed size, which may be a thousandth
 FETCH_BYTES = 1 << 20  # of all partitions in one answer of a broker, if they advance together
 PARTITION_FETCH_BYTES_MIN = 128 * 1024  # of each of them
 CONSUMED = 1_000  # messages of one call of librdkafka, which holds Python's lock while it creates their objects
@@ -294,9 +295,14 @@ class TopicConsumer:
         return Poll(Messages.joined(parts), ends)
 
     def _is_message(self, found: Any, ends: dict[int, int]) -> bool:
-        """False for the end of a partition, which is added to `ends`. PgError or UpstreamError for an error."""
+        """False for the end of a partition, which is added to `ends`.
+
+        PgError or UpstreamError for an error, and for a message of more than MESSAGE_BYTES_MAX.
+        """
         error = found.error()
         if error is None:
+            if len(found) > MESSAGE_BYTES_MAX:
+                raise self._too_long(found)
             return True
         if error.code() == KafkaError._PARTITION_EOF:
             ends[found.partition()] = found.offset()
@@ -342,6 +348,14 @@ class TopicConsumer:
             return result
 
         return await asyncio.get_running_loop().run_in_executor(thread, called)
+
+    def _too_long(self, found: Any) -> PgError:
+        return PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            f'message at offset {found.offset()} of partition {found.partition()} of topic "{self.topic}" is too long',
+            detail=f"It has {len(found)} bytes, the limit is {MESSAGE_BYTES_MAX}.",
+            hint="Drop the source, and create it with a START OFFSET after the message.",
+        )
 
     def _failed(self, error: KafkaError) -> UpstreamError:
         return UpstreamError(f'could not read topic "{self.topic}": {error.str()}')

@@ -20,6 +20,7 @@ from server.ingest.upstream import UpstreamError
 
 REQUEST_S = 10.0
 SCHEMA_BYTES_MAX = 4 * 1024 * 1024
+ID_MAX = 2**31 - 1  # of a schema, which has four bytes in a message
 TYPE_MAX = 100  # characters of an unknown type of schemas that are shown
 Made = TypeVar("Made")
 
@@ -138,9 +139,10 @@ class SchemaRegistry:
         found = await self._request("POST", path, {"schema": schema}, refused=(409, 422))
         if found is None:
             raise incompatible(subject)
-        if not isinstance(found, dict) or not isinstance(found.get("id"), int):
+        id = found.get("id") if isinstance(found, dict) else None
+        if not isinstance(id, int) or not 0 <= id <= ID_MAX:
             raise UpstreamError(f'schema registry "{self.url}" answered without the id of a schema')
-        return int(found["id"])
+        return id
 
     async def _get(self, path: str) -> object:
         """The JSON of an answer; None for 404."""

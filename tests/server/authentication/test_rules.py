@@ -60,6 +60,27 @@ host      "db"      +staff      all                   scram-sha-256 \\
     assert line(found, "8.8.8.8", "unknown") is None
 
 
+def test_quotes() -> None:
+    """As in PostgreSQL: only what begins with a quote is neither a keyword nor a group."""
+    assert line(rules('host all +"staff" all reject'), "10.0.0.1", "alice") == 1
+    assert line(rules('host all "+staff" all reject'), "10.0.0.1", "alice") is None
+    assert line(rules('host all "+"staff all reject'), "10.0.0.1", "+staff") == 1
+    assert line(rules('host all al"l" all reject'), "10.0.0.1", "alice") == 1
+    assert line(rules('host all "a""b" all reject'), "10.0.0.1", 'a"b') == 1
+    assert line(rules('host all "a""b" all reject'), "10.0.0.1", "ab") is None
+    assert line(rules('host all a"b c",d all reject'), "10.0.0.1", "ab c") == 1
+    assert line(rules('host all """" all reject'), "10.0.0.1", '"') == 1
+
+
+def test_lines_end_with_a_line_feed_only() -> None:
+    """A comment must not become a rule, and the numbers of lines must be those that an editor shows."""
+    comment = "# all:\x0bhost all all all scram-sha-256\u2028host all all all reject"
+    found = rules(f"{comment}\r\nhost all bob all reject\r\n")
+    assert line(found, "10.0.0.1", "alice") is None
+    assert line(found, "10.0.0.1", "bob") == 2
+    assert line(rules("host all a\u00a0b all reject"), "10.0.0.1", "a\u00a0b") == 1
+
+
 def test_addresses_in_other_forms() -> None:
     found = rules("host all all 10.1.0.0/16 scram-sha-256\nhost all all fe80::/10 scram-sha-256")
     assert line(found, "::ffff:10.1.2.3") == 1
@@ -99,6 +120,7 @@ def test_the_rules_of_one_method() -> None:
         ("host all all samenet reject", '"samenet" is not supported: give the addresses'),
         ("host all @users all reject", '"@users" is not supported: give the names themselves'),
         ("host all /^a all reject", '"/^a" is not supported: give the names themselves'),
+        ('host "/^a, b$" all all reject', '"/^a, b$" is not supported: give the names themselves'),
         ("host all all all magic", 'invalid authentication method "magic"'),
         (
             "host all all all md5",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import psycopg
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from scramp import ScramClient
 from protocol.pgwire.errors import PgError
 from server.authentication.failures import ADDRESSES_MAX, FailedLogins
 from server.authentication.scram import BINDING, SCRAM, SCRAM_PLUS, ScramExchange, WrongProof
-from server.authentication.verifiers import PASSWORD_CHARS_MAX, Verifier, stored_form
+from server.authentication.verifiers import PASSWORD_CHARS_MAX, PasswordThread, Verifier, stored_form
 from server.runtime import limited_log
 from tests.examples import examples
 
@@ -217,3 +220,17 @@ def test_the_log_of_failures_is_bounded(capsys: pytest.CaptureFixture[str], monk
     now = 1.0
     log.info("login failed")
     assert "omitted=900" in capsys.readouterr().out
+
+
+async def test_verifiers_with_few_iterations_are_computed_first() -> None:
+    thread, release, done = PasswordThread(), threading.Event(), list[int]()
+    first = asyncio.create_task(thread.run(0, release.wait))
+    waiting = [asyncio.create_task(thread.run(number, done.append, number)) for number in (500, 7, 9, 8, 3)]
+    await asyncio.sleep(0)
+    waiting[2].cancel()
+    await asyncio.wait(waiting[2:3])
+    release.set()
+    await asyncio.gather(first, *waiting, return_exceptions=True)
+    assert done == [3, 7, 8, 500]
+    with pytest.raises(ZeroDivisionError):
+        await thread.run(1, lambda: 1 // 0)

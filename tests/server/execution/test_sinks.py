@@ -109,6 +109,10 @@ def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_pa
     refused(connection, f"CREATE SINK s FROM t INTO ICEBERG {json}", "0A000", message)
     message = "relative path not allowed for a sink into a file"
     refused(connection, f"CREATE SINK s FROM t INTO FILE 'f' {json}", "42602", message)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    for file in (tmp_path / "data/catalog.sqlite-journal", tmp_path / "x/../data/payloads/f", tmp_path / "link/f"):
+        message = f'file "{file}" of a sink must not be in the data directory'
+        refused(connection, f"CREATE SINK s FROM t INTO FILE '{file}' {json}", "42P17", message)
     connection.execute("CREATE VIEW w AS SELECT n FROM t")
     refused(connection, f"CREATE SINK s FROM w {into} {json}", "0A000", 'sink from view "w" is not supported')
     connection.execute("CREATE ROLE engineer")

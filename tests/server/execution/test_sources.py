@@ -347,6 +347,7 @@ def test_outputs_are_added_and_dropped(connection: psycopg.Connection) -> None:
             "Use the options USERNAME and PASSWORD.",
         ),
         ("ALTER CONNECTION r SET (URL 'http://u@h')", "22023", "option URL contains a user name or password", None),
+        ("ALTER CONNECTION r SET (URL 'http://[::1')", "22023", "option URL is not a URL", None),
         (
             "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT PROTOBUF",
             "0A000",

@@ -24,7 +24,7 @@ from cryptography import x509
 from psycopg import errors
 
 from protocol.pgwire.messages.startup import SSLRequest, StartupMessage
-from server.frontend import half_open
+from server.frontend import client_registry, half_open
 from tests.fix_server import ServerThread
 from tests.server.authentication.certificates import Authority
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
@@ -414,7 +414,7 @@ def test_guesses_at_the_same_time_are_limited(tmp_path: Path) -> None:
 
 
 def test_slow_clients_without_a_session_make_room(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_open, "HALF_OPEN_MAX", 3)
+    monkeypatch.setattr(client_registry, "HALF_OPEN_MAX", 3)
     monkeypatch.setattr(half_open, "SLOW_S", 0.2)
     silent = [RawClient(server.port) for _ in range(4)]
     time.sleep(0.3)
@@ -515,6 +515,27 @@ def test_the_database_of_a_rule_is_the_one_that_is_used(tmp_path: Path) -> None:
         role(server, "bob", f"PASSWORD '{PASSWORD}'")
         with raw_client(server.port) as client:
             assert "rejects connection" in client.start("bob", "bob")[-1][1][2]
+
+
+def test_options_do_not_evade_the_rule_of_a_database(tmp_path: Path) -> None:
+    rules = tmp_path / "hba.conf"
+    rules.write_text("host secret all all reject\nhost all all 127.0.0.1/32 trust\n")
+    with running(tmp_path, None, hba_file=rules) as server:
+        with connect(server) as connection:
+            connection.execute("CREATE DATABASE secret")
+        refused = 'parameter "database" cannot be set by options of a connection'
+        for options in ("-c database=secret", "--database=secret", "-c DataBase=secret"):
+            with pytest.raises(psycopg.OperationalError, match=refused):
+                connect(server, options=options)
+        with raw_client(server.port) as client:
+            names = {"user": "materialize", "database": "materialize", "DATABASE": "secret"}
+            client.send(StartupMessage(names).serialize())
+            assert next(client.messages())[1][2] == refused
+        api = Api(server.http_port)
+        for settings in ({"options": "-c database=secret"}, {"Database": "secret"}, {"database": "secret"}):
+            reply = api.post({"query": "SELECT current_database()", "settings": settings})
+            assert reply.status == 400
+            assert "database" in reply.json["error"]["message"]
 
 
 def test_a_zero_in_a_name_does_not_evade_a_rule(tmp_path: Path) -> None:
@@ -638,6 +659,46 @@ def test_messages_in_one_record_with_the_handshake(server: ServerThread) -> None
     with connect(server, sslmode="require") as connection:
         connection.cancel_safe()
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def sent_with_the_handshake(port: int, protocol: str, data: bytes) -> bytes:
+    """Sends the last bytes of the handshake together with `data`. Returns what the server answers until it closes."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([protocol])
+    received, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(received, out)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                client.sendall(out.read())
+                received.write(client.recv(65_536))
+        tls.write(data)
+        client.sendall(out.read())
+        answer = b""
+        while True:
+            try:
+                while part := tls.read(65_536):
+                    answer += part
+                return answer
+            except ssl.SSLWantReadError:
+                encrypted = client.recv(65_536)
+                received.write(encrypted) if encrypted else received.write_eof()
+
+
+def test_long_messages_with_the_handshake(server: ServerThread) -> None:
+    """What follows the handshake does not count as a part of it, even if it arrives before the handshake is handled."""
+    head = b"POST /api/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    login = base64.b64encode(f"materialize:{PASSWORD}".encode())
+    body = b'{"query": "SELECT length($1) AS n", "parameters": ["' + b"x" * 1_000_000 + b'"]}'
+    request = b"%bAuthorization: Basic %b\r\nContent-Length: %d\r\n\r\n%b" % (head, login, len(body), body)
+    assert b"[[1000000]]" in sent_with_the_handshake(server.http_port, "http/1.1", request)
+    startup = StartupMessage({"user": "materialize"}).serialize()
+    assert b"08P01" in sent_with_the_handshake(server.port, "postgresql", startup + b"p" * 500_000)
 
 
 def test_a_server_without_certificates_answers_with_n(passing_server: ServerThread) -> None:
