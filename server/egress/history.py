@@ -1,7 +1,8 @@
 """The history of a collection as CDCv2 messages. Those after the committed frontier may be repeated.
 
 Several sinks may write the same history, also of different servers. The statements of a sink with CONTINUE begin after
-its first time, and say nothing about the times before.
+its first time, and say nothing about the times before. The first one is of no time at all: it is in the file when the
+frontier is committed, so that a file without it is known to have lost messages.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 from catalog.ids import Timestamp
 from protocol.cdcv2.avro_form import AvroEncoder
 from protocol.cdcv2.json_form import JsonEncoder
-from protocol.cdcv2.messages import TIME_FIELD
+from protocol.cdcv2.messages import TIME_FIELD, Progress
 from protocol.cdcv2.writer import Writer
 from server.dataflow.stream.consolidation import consolidated
 from server.egress.downstream import Written
@@ -71,6 +72,7 @@ class History:
     async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
         if self._continues:
             self._writer = Writer(as_of + 1)
+            await self._announce(Progress.of([as_of + 1], [as_of + 1], []))
             return
         if rows is not None:
             async with aclosing(consolidated([rows], self._scratch)) as chunks:
@@ -98,9 +100,13 @@ class History:
         """Writes the progress statement for the times before `upper`. Returns when it is durable."""
         statement = self._writer.advance(upper)
         if statement is not None:
-            assert self._encoder is not None
-            await self._send([self._encoder.progress(statement)])
-            await self._output.flush()
+            await self._announce(statement)
+
+    async def _announce(self, statement: Progress) -> None:
+        """Writes a progress statement. Returns when it is durable."""
+        assert self._encoder is not None
+        await self._send([self._encoder.progress(statement)])
+        await self._output.flush()
 
     async def _send(self, messages: Iterable[bytes]) -> None:
         count, size = await self._output.append(messages)

@@ -22,7 +22,6 @@ class FileOutput:
     def __init__(self, definition: SinkDefinition) -> None:
         """PgError if a column name is not valid in Avro."""
         path, columns = Path(definition.options["path"]), definition.encoded_columns
-        self._continues = definition.continues
         self._encoder: Encoder
         self._file: ChangesFile
         if is_avro(definition):
@@ -46,8 +45,6 @@ class FileOutput:
     def _open(self, committed: Timestamp | None) -> None:
         file = self._file
         file.open(is_new=committed is None)
-        if file.frontier is None and self._continues:
-            return  # the frontier at which it begins is committed before it has written anything
         if (file.frontier or 0) < (committed or 0):
             raise file.refused(f"has the frontier {file.frontier}, but the sink has written up to {committed}")
 
