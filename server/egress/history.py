@@ -31,8 +31,13 @@ Encoder = AvroEncoder | JsonEncoder
 class MessageOutput(Protocol):
     """The destination of messages. Its methods raise the errors of `Downstream`."""
 
-    async def open(self, committed: Timestamp | None) -> Encoder:
-        """Connects, and returns the encoder of the messages. `committed`: as for `Downstream.open`."""
+    @property
+    def target(self) -> str | None:
+        """As that of `Downstream`."""
+        ...
+
+    async def open(self, committed: Timestamp | None, target: str | None) -> Encoder:
+        """Connects, and returns the encoder of the messages. The arguments are those of `Downstream.open`."""
         ...
 
     async def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
@@ -64,8 +69,12 @@ class History:
         self._written = written
         self._continues = continues
 
-    async def open(self, committed: Timestamp | None) -> Timestamp | None:
-        self._encoder = await self._output.open(committed)
+    @property
+    def target(self) -> str | None:
+        return self._output.target
+
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
+        self._encoder = await self._output.open(committed, target)
         self._writer = Writer(committed or 0)
         return committed
 

@@ -19,6 +19,8 @@ from server.runtime.threads import thread_to_the_end
 class FileOutput:
     """A `MessageOutput`: each message is a line of JSON, or a value of an Avro container file."""
 
+    target: str | None = None
+
     def __init__(self, definition: SinkDefinition) -> None:
         """PgError if a column name is not valid in Avro."""
         path, columns = Path(definition.options["path"]), definition.encoded_columns
@@ -29,7 +31,7 @@ class FileOutput:
         else:
             self._encoder, self._file = JsonEncoder(columns), Lines(path)
 
-    async def open(self, committed: Timestamp | None) -> Encoder:
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Encoder:
         await thread_to_the_end(self._open, committed)
         return self._encoder
 

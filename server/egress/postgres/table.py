@@ -45,6 +45,7 @@ class Table:
     """Keeps a table equal to a collection, exactly once."""
 
     keeps_frontier = True
+    target: str | None = None
 
     def __init__(self, definition: SinkDefinition, written: Written) -> None:
         self._definition = definition
@@ -56,7 +57,7 @@ class Table:
         self._statements: Statements | None = None
         self._counting: asyncio.Task[None] | None = None
 
-    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
         self._connection = connection = await Connection.open(self._server)
         with self._server.understanding():
             if not (await connection.rows(sql.FRONTIERS_EXIST))[0][0]:
