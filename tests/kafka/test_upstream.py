@@ -15,6 +15,8 @@ from typing import Any
 
 import confluent_kafka
 import fastavro
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from catalog.ids import ObjectId, Timestamp
@@ -29,6 +31,8 @@ from server.ingest.ingestion import Ingestion, Status
 from server.ingest.kafka import consumer
 from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.kind import KafkaKind
+from server.ingest.kafka.layouts.metadata import metadata_column
+from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.upstream import KafkaUpstream
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
 from server.ingest.upstream import UpstreamError
@@ -269,6 +273,23 @@ async def test_the_columns_of_metadata(kafka: MockCluster, tmp_path: Path) -> No
             ("h", "text"),
             ("b", "bytea"),
         ]
+
+
+def test_times_of_messages_that_no_timestamp_can_have_are_infinite() -> None:
+    """Brokers with a high message.timestamp.after.max.ms accept any number of milliseconds."""
+    times = np.array([0, -1, 2**63 - 1, 2**53, -(2**63), -(2**50), 9_223_372_036_854_775, 9_223_372_036_854_774])
+    found = metadata_column(Messages(times, times, times, pa.array([]), pa.array([])), Include("timestamp"))
+    limits = np.iinfo(np.int64)
+    assert found.view(pa.int64()).to_pylist() == [
+        0,
+        -1_000,
+        limits.max,
+        2**53 * 1_000,
+        limits.min,
+        limits.min,
+        limits.max,
+        9_223_372_036_854_774_000,
+    ]
 
 
 @pytest.mark.parametrize(

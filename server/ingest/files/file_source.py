@@ -18,7 +18,7 @@ from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.avro_files import AvroFiles, AvroMessages
 from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
-from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, Parquet, Text, format_of
+from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, format_of
 from server.ingest.files.file_reader import FileReader
 from server.ingest.files.frontier_lines import FrontierLines
 from server.ingest.files.reader_service import Part
@@ -185,11 +185,8 @@ class _Files:
         self._sizes = {}
         self._rest = {}
         self._schema = state.get(SCHEMA)
-        if isinstance(self._format, AvroFiles):
-            schema = None if self._schema is None else self._schema.decode()
-            self._format.resume(self._target.output.columns, schema)
-        elif isinstance(self._format, Text | Parquet):
-            self._format.resume(self._target.output.columns)
+        schema = None if self._schema is None else self._schema.decode()
+        self._format.resume(self._target.output.columns, schema)
 
     async def read(self, bytes_max: int) -> Changes:
         while True:
