@@ -82,10 +82,10 @@ class SourceDefinition:
 class Statistics:
     """What the upstream of a source has read since the start, for `mz_source_statistics`. None: unknown.
 
-    `histories`: by output with ENVELOPE MATERIALIZE. `stalls`: by other outputs that can wait for what is missing, the
-    reason why they wait too long, or None. `errors`: outputs that the upstream no longer fills although it
-    continues with the others, with the reason. `invalid_messages`: those that could not be decoded; those that are read
-    again count again. `last_invalid_message`: where the last one is, and the reason.
+    `histories`: by output with ENVELOPE MATERIALIZE. `stalls`: by other outputs that can wait for what is missing, or
+    for what removes an error, the reason why they wait, or None. `errors`: outputs that the upstream no longer fills
+    although it continues with the others, with the reason. `invalid_messages`: those that could not be decoded; those
+    that are read again count again. `last_invalid_message`: where the last one is, and the reason.
     """
 
     messages_received: int = 0

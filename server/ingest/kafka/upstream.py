@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
@@ -434,9 +435,9 @@ class KafkaUpstream:
         for topic in self._topics:
             error = self._context.coordinator.errors.latest(topic.target.id)
             if error is None:
-                statistics.errors.pop(topic.target.id, None)
+                statistics.stalls.pop(topic.target.id, None)
             else:
-                statistics.errors[topic.target.id] = error_of(error)
+                statistics.stalls[topic.target.id] = partial(error_of, error)
 
     async def close(self) -> None:
         polls, self._polls = list(self._polls), {}
