@@ -133,6 +133,10 @@ class SourceKind(Protocol):
         """
         ...
 
+    async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
+        """The options of a new source, without those that depend on when they are read. Called after `outputs`."""
+        ...
+
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         """The external system as the ingestion reads it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import glob
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -55,6 +55,9 @@ class FileSource:
         stall_timeout_s(definition.options)
         check_timestamps(definition.options, definition.format)
         return (await _output(FileReader(format_of(definition)), path, is_sampled=not definition.columns),)
+
+    async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
+        return definition.options
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         (target,) = targets
