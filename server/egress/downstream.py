@@ -29,10 +29,19 @@ class Downstream(Protocol):
     keeps_frontier: bool
     """Whether the frontier is stored with the changes, so that each is written once. Otherwise they may repeat."""
 
-    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+    @property
+    def target(self) -> str | None:
+        """After `open`: an id of what is written, such as a topic, which another one of its name does not have.
+
+        None: the external system has no such ids, or stores the id itself. It is committed with the frontier.
+        """
+        ...
+
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
         """Connects, and returns the frontier from which to continue; None: `begin` is next.
 
         `committed`: the committed frontier of the sink, which the result is not before; None: there is none.
+        `target`: the committed id; None: there is none. PgError if the external system has another one now.
         """
         ...
 

@@ -1,7 +1,8 @@
 """The history of a collection as CDCv2 messages. Those after the committed frontier may be repeated.
 
 Several sinks may write the same history, also of different servers. The statements of a sink with CONTINUE begin after
-its first time, and say nothing about the times before.
+its first time, and say nothing about the times before. The first one is of no time at all: it is in the file when the
+frontier is committed, so that a file without it is known to have lost messages.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 from catalog.ids import Timestamp
 from protocol.cdcv2.avro_form import AvroEncoder
 from protocol.cdcv2.json_form import JsonEncoder
-from protocol.cdcv2.messages import TIME_FIELD
+from protocol.cdcv2.messages import TIME_FIELD, Progress
 from protocol.cdcv2.writer import Writer
 from server.dataflow.stream.consolidation import consolidated
 from server.egress.downstream import Written
@@ -30,8 +31,13 @@ Encoder = AvroEncoder | JsonEncoder
 class MessageOutput(Protocol):
     """The destination of messages. Its methods raise the errors of `Downstream`."""
 
-    async def open(self, committed: Timestamp | None) -> Encoder:
-        """Connects, and returns the encoder of the messages. `committed`: as for `Downstream.open`."""
+    @property
+    def target(self) -> str | None:
+        """As that of `Downstream`."""
+        ...
+
+    async def open(self, committed: Timestamp | None, target: str | None) -> Encoder:
+        """Connects, and returns the encoder of the messages. The arguments are those of `Downstream.open`."""
         ...
 
     async def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
@@ -63,14 +69,19 @@ class History:
         self._written = written
         self._continues = continues
 
-    async def open(self, committed: Timestamp | None) -> Timestamp | None:
-        self._encoder = await self._output.open(committed)
+    @property
+    def target(self) -> str | None:
+        return self._output.target
+
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
+        self._encoder = await self._output.open(committed, target)
         self._writer = Writer(committed or 0)
         return committed
 
     async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
         if self._continues:
             self._writer = Writer(as_of + 1)
+            await self._announce(Progress.of([as_of + 1], [as_of + 1], []))
             return
         if rows is not None:
             async with aclosing(consolidated([rows], self._scratch)) as chunks:
@@ -98,9 +109,13 @@ class History:
         """Writes the progress statement for the times before `upper`. Returns when it is durable."""
         statement = self._writer.advance(upper)
         if statement is not None:
-            assert self._encoder is not None
-            await self._send([self._encoder.progress(statement)])
-            await self._output.flush()
+            await self._announce(statement)
+
+    async def _announce(self, statement: Progress) -> None:
+        """Writes a progress statement. Returns when it is durable."""
+        assert self._encoder is not None
+        await self._send([self._encoder.progress(statement)])
+        await self._output.flush()
 
     async def _send(self, messages: Iterable[bytes]) -> None:
         count, size = await self._output.append(messages)

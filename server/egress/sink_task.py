@@ -45,6 +45,8 @@ RETRY_S = 1.0  # pause before the first retry; it doubles with each further one
 RETRY_S_MAX = 30.0
 PATIENCE_S = 60.0  # the status is STALLED while the external system takes longer to confirm a write
 AS_OF, FRONTIER = "as of", "frontier"
+TARGET = "target"
+"""The key of a sink's state with the `target` of its downstream."""
 COLUMNS = "columns"
 """The key of a sink's state with the names and types of the columns of the rows that it has written, as JSON."""
 
@@ -88,6 +90,7 @@ class SinkTask:
         self._coordinator = coordinator
         self._holder = holder
         self._progress_s = progress_interval_s(sink.options, progress_s)
+        self._target: str | None = None  # that is committed
         self._committed_at = 0.0  # when the frontier was committed, by the monotonic clock
 
     @property
@@ -151,8 +154,9 @@ class SinkTask:
         downstream = kind.downstream(self.definition, self.written, coordinator.engine, coordinator.scratch)
         try:
             committed = Timestamp(int(state[FRONTIER])) if FRONTIER in state else None
+            self._target = state[TARGET].decode() if TARGET in state else None
             with self._reporting_waits():
-                frontier = await downstream.open(committed)
+                frontier = await downstream.open(committed, self._target)
             if frontier is None:
                 frontier = await self._begin(downstream, Timestamp(int(state[AS_OF])))
             self.frontier = frontier
@@ -290,7 +294,11 @@ class SinkTask:
         If the downstream keeps the frontier, it is committed only to advance the hold, and therefore less often.
         """
         if not downstream.keeps_frontier or time.monotonic() >= self._committed_at + COMMIT_S:
-            await self._commit({FRONTIER: b"%d" % frontier})
+            state = {FRONTIER: b"%d" % frontier}
+            if downstream.target not in (None, self._target):
+                self._target = downstream.target
+                state[TARGET] = downstream.target.encode()
+            await self._commit(state)
             self._committed_at = time.monotonic()
             self._holder.advance(frontier - 1)
         self.frontier = frontier

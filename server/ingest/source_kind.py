@@ -82,10 +82,10 @@ class SourceDefinition:
 class Statistics:
     """What the upstream of a source has read since the start, for `mz_source_statistics`. None: unknown.
 
-    `histories`: by output with ENVELOPE MATERIALIZE. `stalls`: by other outputs that can wait for what is missing, the
-    reason why they wait too long, or None. `errors`: outputs that the upstream no longer fills although it
-    continues with the others, with the reason. `invalid_messages`: those that could not be decoded; those that are read
-    again count again. `last_invalid_message`: where the last one is, and the reason.
+    `histories`: by output with ENVELOPE MATERIALIZE. `stalls`: by other outputs that can wait for what is missing, or
+    for what removes an error, the reason why they wait, or None. `errors`: outputs that the upstream no longer fills
+    although it continues with the others, with the reason. `invalid_messages`: those that could not be decoded; those
+    that are read again count again. `last_invalid_message`: where the last one is, and the reason.
     """
 
     messages_received: int = 0
@@ -131,6 +131,10 @@ class SourceKind(Protocol):
         output, and another kind returns none. CREATE TABLE ... FROM SOURCE calls this with one reference in
         `definition.tables`, and with the format of the table.
         """
+        ...
+
+    async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
+        """The options of a new source, without those that depend on when they are read. Called after `outputs`."""
         ...
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:

@@ -175,6 +175,7 @@ async def test_messages_are_converted_in_a_thread(kafka: MockCluster, monkeypatc
         partitions=lambda *_: None, keys=lambda *_: Messages(), values=lambda *_: Messages()
     )
     topic._producer = SimpleNamespace(send=send)
+    topic._written_topic = SimpleNamespace(partitions=1)
     monkeypatch.setattr(row_topic, "_size", lambda _: 1)
     one = np.zeros(1, np.int64)
     await topic._send_pairs(pa.table([[1]], ["c0"]), Pairs(one - 1, one, one))

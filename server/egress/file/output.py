@@ -19,10 +19,11 @@ from server.runtime.threads import thread_to_the_end
 class FileOutput:
     """A `MessageOutput`: each message is a line of JSON, or a value of an Avro container file."""
 
+    target: str | None = None
+
     def __init__(self, definition: SinkDefinition) -> None:
         """PgError if a column name is not valid in Avro."""
         path, columns = Path(definition.options["path"]), definition.encoded_columns
-        self._continues = definition.continues
         self._encoder: Encoder
         self._file: ChangesFile
         if is_avro(definition):
@@ -30,7 +31,7 @@ class FileOutput:
         else:
             self._encoder, self._file = JsonEncoder(columns), Lines(path)
 
-    async def open(self, committed: Timestamp | None) -> Encoder:
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Encoder:
         await thread_to_the_end(self._open, committed)
         return self._encoder
 
@@ -46,8 +47,6 @@ class FileOutput:
     def _open(self, committed: Timestamp | None) -> None:
         file = self._file
         file.open(is_new=committed is None)
-        if file.frontier is None and self._continues:
-            return  # the frontier at which it begins is committed before it has written anything
         if (file.frontier or 0) < (committed or 0):
             raise file.refused(f"has the frontier {file.frontier}, but the sink has written up to {committed}")
 

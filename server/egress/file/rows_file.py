@@ -33,6 +33,7 @@ class RowsFile:
     """A `Downstream` that appends the changes of a collection's rows to a file, each once."""
 
     keeps_frontier = True
+    target: str | None = None
 
     def __init__(self, definition: SinkDefinition, written: Written, scratch: Path | None = None) -> None:
         """`scratch`: the directory for large rows."""
@@ -47,7 +48,7 @@ class RowsFile:
         self._frontier = Timestamp(0)
         self._file: AppendedFile | None = None
 
-    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
         frontier = await thread_to_the_end(self._open, committed)
         self._frontier = frontier or Timestamp(0)
         return frontier

@@ -12,7 +12,7 @@ from protocol.cdcv2.json_form import JsonEncoder
 from server.egress.history import Encoder
 from server.egress.kafka.producer import TopicProducer
 from server.egress.kafka.schemas import value_encoding, value_prefix
-from server.egress.kafka.topic import Topic, ensure
+from server.egress.kafka.topic import Topic, WrittenTopic
 from server.egress.sink_kind import SinkDefinition
 
 
@@ -22,12 +22,21 @@ class TopicOutput:
     def __init__(self, definition: SinkDefinition) -> None:
         self._definition = definition
         self._topic = Topic.of(definition.options)
+        self._written: WrittenTopic | None = None
         self._producer: TopicProducer | None = None
         self._partitions: Iterator[int] = iter(())
 
-    async def open(self, committed: Timestamp | None) -> Encoder:
+    @property
+    def target(self) -> str | None:
+        return None if self._written is None else self._written.id
+
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Encoder:
         definition, topic = self._definition, self._topic
-        count = await ensure(topic, definition.connection, is_new=committed is None and not definition.continues)
+        is_new = committed is None and not definition.continues
+        self._written = written = await WrittenTopic.open(topic, definition.connection, is_new=is_new)
+        if target is not None:
+            await written.check(target)
+        count = written.partitions
         # A reader of all partitions then receives messages nearly in their order. librdkafka would choose one partition
         # for all messages of 10 ms. Sinks that write little do not all begin with the same partition.
         first = random.randrange(count)
@@ -43,6 +52,8 @@ class TopicOutput:
 
     async def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
         assert self._producer is not None
+        assert self._written is not None
+        await self._written.check_sometimes()
         count, size = 0, 0
 
         def counted() -> Iterable[bytes]:
@@ -62,3 +73,6 @@ class TopicOutput:
         if self._producer is not None:
             await self._producer.close()
             self._producer = None
+        if self._written is not None:
+            await self._written.close()
+            self._written = None

@@ -25,7 +25,7 @@ from server.egress.kafka.partitioning import PartitionExpression
 from server.egress.kafka.producer import TopicProducer
 from server.egress.kafka.progress import progress_topic, read_committed, record_key, record_value
 from server.egress.kafka.schemas import key_form, value_form
-from server.egress.kafka.topic import Topic, ensure
+from server.egress.kafka.topic import Topic, WrittenTopic
 from server.egress.net_changes import Pairs
 from server.egress.row_changes import RowChanges
 from server.egress.row_messages import Encoder, either
@@ -40,6 +40,7 @@ class RowTopic:
     """Writes the changes of a collection's rows to a topic, exactly once."""
 
     keeps_frontier = True
+    target: str | None = None  # the id of the topic is in the progress topic
 
     def __init__(
         self,
@@ -59,14 +60,13 @@ class RowTopic:
         self._frontier = Timestamp(0)
         self._producer: TopicProducer | None = None
         self._encoder: Encoder | None = None
-        self._partitions = 1
-        self._topic_id: str | None = None
+        self._written_topic: WrittenTopic | None = None
         self._partitioning: PartitionExpression | None = None
         if runner is not None and partitioning.OPTION in definition.options:
             self._partitioning = PartitionExpression(definition, runner)
         self._headers = headers.position(definition)
 
-    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
         definition = self._definition
         await self._start()
         last = await read_committed(definition.connection, definition.identity)
@@ -80,15 +80,10 @@ class RowTopic:
                 detail="The progress topic was modified, or the connection has a different one now.",
                 hint="Drop the sink, delete the topic, and create the sink again.",
             )
-        self._partitions = await ensure(self._topic, definition.connection, is_new=frontier is None)
-        self._topic_id = await self._topic.id(definition.connection)
-        if last is not None and None not in (last.topic_id, self._topic_id) and last.topic_id != self._topic_id:
-            raise PgError(
-                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                f'topic "{self._topic.name}" was deleted and created again',
-                detail="It lacks the messages that the sink has written before.",
-                hint="Drop the sink and create it again.",
-            )
+        is_new = frontier is None
+        self._written_topic = topic = await WrittenTopic.open(self._topic, definition.connection, is_new=is_new)
+        if last is not None:
+            await topic.check(last.topic_id)
         forms = await key_form(definition), await value_form(definition)
         self._encoder = Encoder(self._envelope, self._key, *forms)
         self._frontier = frontier or Timestamp(0)
@@ -102,6 +97,7 @@ class RowTopic:
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:
         if upper > self._frontier:
+            await self._found.check_sometimes()
             await self._connected.begin()
             if changes.num_rows:
                 await self._changes.send(changes)
@@ -111,6 +107,9 @@ class RowTopic:
         if self._producer is not None:
             await self._producer.close()
             self._producer = None
+        if self._written_topic is not None:
+            await self._written_topic.close()
+            self._written_topic = None
 
     async def forget(self) -> None:
         """Deletes the frontier."""
@@ -138,16 +137,21 @@ class RowTopic:
         assert self._producer is not None
         return self._producer
 
+    @property
+    def _found(self) -> WrittenTopic:
+        assert self._written_topic is not None
+        return self._written_topic
+
     async def _send_pairs(self, rows: pa.Table, pairs: Pairs) -> None:
-        encoder = self._encoder
+        encoder, count = self._encoder, self._found.partitions
         assert encoder is not None
         chosen: NDArray[np.int64] | None = None
         if self._partitioning is not None:
             taken = await asyncio.to_thread(_taken, rows, pairs)
-            chosen = await self._partitioning.partitions(taken, self._partitions)
+            chosen = await self._partitioning.partitions(taken, count)
 
         def encoded() -> tuple[list[bytes | None], list[bytes] | None, list[int] | None, list[Headers] | None, int]:
-            partitions = encoder.partitions(rows, pairs, self._partitions) if chosen is None else chosen
+            partitions = encoder.partitions(rows, pairs, count) if chosen is None else chosen
             own = None
             if self._headers is not None:
                 own = headers_of(rows.column(self._headers).take(pa.array(either(pairs))))
@@ -166,7 +170,7 @@ class RowTopic:
         self._written.bytes += size
 
     async def _commit(self, frontier: Timestamp) -> None:
-        await self._record(record_value(frontier, self._topic_id))
+        await self._record(record_value(frontier, self._found.id))
         await self._connected.commit()
         self._frontier = frontier
 

@@ -1,10 +1,11 @@
-"""The options of a sink's topic, and the creation of the topic."""
+"""The topic of a sink: its options, its creation, and whether it is still the one that the sink has written."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -17,6 +18,7 @@ from server.ingest.upstream import UpstreamError
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _INT_MAX = 2**15 - 1
+CHECK_S = 10.0  # between two requests whether the topic is still the one that the sink has written
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,6 @@ class Topic:
         finally:
             await consumer.close()
 
-    async def id(self, connection: Options) -> str | None:
-        """As `TopicConsumer.topic_id`."""
-        consumer = TopicConsumer(connection, self.name, "tidewire-sinks")
-        try:
-            return await consumer.topic_id()
-        finally:
-            await consumer.close()
-
     async def create(self, connection: Options) -> None:
         """Creates the topic unless it exists. PgError if the brokers refuse the request."""
         await asyncio.to_thread(self._create, connection)
@@ -88,16 +82,58 @@ class Topic:
             ) from None
 
 
-async def ensure(topic: Topic, connection: Options, *, is_new: bool) -> int:
-    """The number of partitions of a sink's topic. Creates the topic if `is_new`; else PgError if it does not exist."""
-    count = await topic.partition_count(connection)
-    if count is None and is_new:
-        await topic.create(connection)
-        count = await topic.partition_count(connection)
-    if count is None:
-        raise PgError(
-            SqlState.UNDEFINED_OBJECT,
-            f'topic "{topic.name}" does not exist',
-            hint="Drop the sink and create it again.",
-        )
-    return count
+class WrittenTopic:
+    """The topic of a connected sink. Must be closed.
+
+    `partitions`: their number. `id`: as `TopicConsumer.topic_id`.
+    """
+
+    def __init__(self, consumer: TopicConsumer, partitions: int, id: str | None) -> None:
+        self._consumer = consumer
+        self.partitions = partitions
+        self.id = id
+        self._checked = monotonic()
+
+    @classmethod
+    async def open(cls, topic: Topic, connection: Options, *, is_new: bool) -> WrittenTopic:
+        """Creates the topic if `is_new`; else PgError if it does not exist. UpstreamError if no broker answers."""
+        consumer = TopicConsumer(connection, topic.name, "tidewire-sinks")
+        try:
+            count = await consumer.partitions()
+            if count is None and is_new:
+                await topic.create(connection)
+                count = await consumer.partitions()
+            if count is None:
+                raise _missing(topic.name)
+            return cls(consumer, count, await consumer.topic_id())
+        except BaseException:
+            await consumer.close()
+            raise
+
+    async def check(self, id: str | None) -> None:
+        """PgError if the topic does not exist, or has another id. None: it is not known."""
+        if await self._consumer.partitions() is None:
+            raise _missing(self._consumer.topic)
+        found = await self._consumer.topic_id()
+        self._checked = monotonic()
+        if None not in (id, found) and id != found:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'topic "{self._consumer.topic}" was deleted and created again',
+                detail="It lacks the messages that the sink has written before.",
+                hint="Drop the sink and create it again.",
+            )
+
+    async def check_sometimes(self) -> None:
+        """Once in CHECK_S, `check` with the id that the topic had."""
+        if monotonic() >= self._checked + CHECK_S:
+            await self.check(self.id)
+
+    async def close(self) -> None:
+        await self._consumer.close()
+
+
+def _missing(topic: str) -> PgError:
+    return PgError(
+        SqlState.UNDEFINED_OBJECT, f'topic "{topic}" does not exist', hint="Drop the sink and create it again."
+    )

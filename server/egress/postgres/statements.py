@@ -27,10 +27,17 @@ CREATE TABLE IF NOT EXISTS {FRONTIERS} (
     name text NOT NULL,
     target text NOT NULL,
     frontier bigint NOT NULL,
-    updated_at timestamptz NOT NULL DEFAULT now()
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    row_count bigint,
+    files bigint
 ) WITH (fillfactor = 50)
 """
 FRONTIERS_EXIST = f"SELECT to_regclass('{FRONTIERS}') IS NOT NULL"
+ADD_COUNTS = f"ALTER TABLE {FRONTIERS} ADD COLUMN IF NOT EXISTS row_count bigint, ADD COLUMN IF NOT EXISTS files bigint"
+"""For a table that an earlier version created. `row_count` is then NULL."""
+COUNTS_EXIST = f"""
+SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('{FRONTIERS}') AND attname = 'files')
+"""
 
 
 STORED = frozenset(
@@ -56,12 +63,28 @@ def insert_frontier(id: str, name: str, target: str, frontier: Timestamp) -> str
     return f"INSERT INTO {FRONTIERS} (id, name, target, frontier) VALUES ({values})"
 
 
-def advance_frontier(id: str, before: Timestamp, after: Timestamp) -> str:
-    """Changes nothing if the frontier is not `before`. Locks the row, so that only one server writes."""
+def advance_frontier(
+    id: str, before: Timestamp, after: Timestamp, added_rows: int = 0, files: str | None = None
+) -> str:
+    """Changes nothing if the frontier is not `before`. Locks the row, so that only one server writes.
+
+    `added_rows`: by how many rows the table grows in the transaction. `files`: `Statements.files`, so that nothing is
+    changed either if the table has other files than when its rows were counted.
+    """
+    condition = "" if files is None else f" AND files = {files}"
     return (
-        f"UPDATE {FRONTIERS} SET frontier = {int(after)}, updated_at = now() "
-        f"WHERE id = {_text(id)} AND frontier = {int(before)}"
+        f"UPDATE {FRONTIERS} SET frontier = {int(after)}, row_count = row_count + {added_rows}, updated_at = now() "
+        f"WHERE id = {_text(id)} AND frontier = {int(before)}{condition}"
     )
+
+
+def lock_frontier(id: str) -> str:
+    return f"SELECT FROM {FRONTIERS} WHERE id = {_text(id)} FOR UPDATE"
+
+
+def doubt_rows(id: str) -> str:
+    """Makes the sink count the rows of its table before it writes again."""
+    return f"UPDATE {FRONTIERS} SET files = NULL WHERE id = {_text(id)}"
 
 
 def delete_frontier(id: str) -> str:
@@ -74,7 +97,8 @@ class Statements:
     """The statements for a table. `table`: its quoted name. `columns`: those of the collection, in its order.
 
     `key`: positions of the columns of the key; None: rows are a multiset. `not_null`: the positions of the columns that
-    are NOT NULL in the table. `stored`: of those that can be compared as they are stored.
+    are NOT NULL in the table. `stored`: of those that can be compared as they are stored. `is_divided`: whether rows
+    are in partitions or in tables that inherit from it.
     """
 
     table: str
@@ -82,11 +106,42 @@ class Statements:
     key: tuple[int, ...] | None
     not_null: frozenset[int]
     stored: frozenset[int]
+    is_divided: bool = False
+
+    @property
+    def files(self) -> str:
+        """An expression: a number that changes when the table is truncated, rewritten or created again."""
+        table = f"to_regclass({_text(self.table)})"
+        if not self.is_divided:
+            return f"pg_relation_filenode({table})::bigint"
+        return f"""(
+            WITH RECURSIVE tree AS (
+                SELECT {table}::oid AS oid
+                UNION ALL SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid
+            )
+            SELECT coalesce(sum(pg_relation_filenode(oid)::bigint), 0)::bigint FROM tree
+        )"""
+
+    def count_rows(self, id: str) -> str:
+        """A query for the number of rows that the table should have, NULL if unknown, and the number that it has.
+
+        Both are of one moment, so that transactions of the sink do not matter.
+        """
+        return f"SELECT row_count, {self.row_count} FROM {FRONTIERS} WHERE id = {_text(id)}"
+
+    def accept_rows(self, id: str, count: str) -> str:
+        """Stores the number of rows, and the files in which they are. `count`: an expression."""
+        return f"UPDATE {FRONTIERS} SET row_count = {count}, files = {self.files} WHERE id = {_text(id)}"
 
     @property
     def values(self) -> tuple[int, ...]:
         """The positions of the columns that are not in the key."""
         return tuple(i for i in range(len(self.columns)) if self.key is None or i not in self.key)
+
+    @property
+    def row_count(self) -> str:
+        """An expression."""
+        return f"(SELECT count(*) FROM {self.table})"
 
     @property
     def create_staging(self) -> str:

@@ -6,13 +6,19 @@ The frontier is a row of `tidewire.sinks` in the same database. Each transaction
 this server knows. If another one has advanced it, or this one in a transaction whose end it has not seen, nothing is
 written, and the frontier is read again. Rows that changes delete or update must exist with all their values.
 Otherwise another program has changed the table, and the transaction is rolled back.
+
+The frontier's row also has the number of rows that the table then has, and the files in which they are. The rows are
+counted in a transaction that finds other files, as after TRUNCATE; and at intervals, without delaying transactions. If
+there are more or fewer rows, `files` becomes NULL, and no transaction is committed until the number is right.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pyarrow as pa
+import structlog
 
 from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
@@ -29,12 +35,17 @@ from server.ingest.postgres.connection import Server, shortened
 from server.ingest.upstream import UpstreamError
 
 FEW_ROWS = 1_000  # changes of more rows are computed in a thread; those of fewer use the index of the key
+COUNT_S = 60.0  # between two counts of the rows of a table, at least
+COUNT_SHARE = 0.01  # of the time, at most, in which the rows of a table are counted
+
+log = structlog.get_logger()
 
 
 class Table:
     """Keeps a table equal to a collection, exactly once."""
 
     keeps_frontier = True
+    target: str | None = None
 
     def __init__(self, definition: SinkDefinition, written: Written) -> None:
         self._definition = definition
@@ -44,12 +55,15 @@ class Table:
         self._frontier = Timestamp(0)
         self._connection: Connection | None = None
         self._statements: Statements | None = None
+        self._counting: asyncio.Task[None] | None = None
 
-    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+    async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
         self._connection = connection = await Connection.open(self._server)
         with self._server.understanding():
             if not (await connection.rows(sql.FRONTIERS_EXIST))[0][0]:
                 await connection.execute(sql.CREATE_FRONTIERS)
+            elif not (await connection.rows(sql.COUNTS_EXIST))[0][0]:
+                await self._add_counts()
             rows = await connection.rows(sql.read_frontier(self._definition.identity))
             frontier = Timestamp(int(rows[0][0])) if rows else None
         if (frontier or 0) < (committed or 0):
@@ -70,6 +84,12 @@ class Table:
                 hint="Drop the sink and create it again.",
             )
         await self._prepare(found)
+        advanced = await connection.execute(f"BEGIN; {self._advance(frontier, frontier, 0, found.files)}")
+        if advanced != 1:
+            await connection.execute(sql.lock_frontier(self._definition.identity))
+            await self._check_rows()
+        await connection.execute("COMMIT")
+        self._begin_counting()
         self._frontier = frontier
         return frontier
 
@@ -89,9 +109,11 @@ class Table:
             if target.key is not None:
                 await asyncio.to_thread(self._check_keys, rows)
             await self._insert(rows)
-        await connection.execute("COMMIT")
+        count = found.row_count if rows is None else str(rows.num_rows)
+        await connection.execute(f"{found.accept_rows(definition.identity, count)}; COMMIT")
         self._written.updates += rows.num_rows if rows is not None else 0
         await self._prepare(found)
+        self._begin_counting()
         self._frontier = frontier
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:
@@ -105,24 +127,33 @@ class Table:
                 net = net_changes(changes, key)
         except KeyViolation as error:
             raise self._violated(error) from None
-        connection = self._connected
-        advance = sql.advance_frontier(self._definition.identity, self._frontier, upper)
-        if not changes.num_rows:
-            advanced = await connection.execute(advance)
-        else:
-            advanced = await connection.execute(f"BEGIN; {advance}")
+        connection, before = self._connected, self._frontier
+        assert self._statements is not None
+        begin = "BEGIN; " if changes.num_rows else ""
+        added = net.inserted.num_rows - net.deleted
+        advanced = await connection.execute(begin + self._advance(before, upper, added, self._statements.files))
+        is_counted = advanced == 1
+        if not is_counted:
+            begin = "" if begin else "BEGIN; "
+            advanced = await connection.execute(begin + self._advance(before, upper, added))
         if advanced != 1:
             raise UpstreamError(
                 f'the frontier of table "{self._target}" of {self._server} was advanced by another server'
             )
-        if changes.num_rows:
-            await self._remove(net)
-            await self._insert(net.inserted)
+        await self._remove(net)
+        await self._insert(net.inserted)
+        if not is_counted:  # after the changes, whose errors name a row
+            await self._check_rows()
+        if changes.num_rows or not is_counted:
             await connection.execute("COMMIT")
         self._written.updates += changes.num_rows
         self._frontier = upper
 
     async def close(self) -> None:
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.wait([self._counting])
+            self._counting = None
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
@@ -147,6 +178,59 @@ class Table:
         """Creates the staging table."""
         await self._connected.execute(statements.create_staging)
         self._statements = statements
+
+    async def _add_counts(self) -> None:
+        try:
+            await self._connected.execute(sql.ADD_COUNTS)
+        except PgError as error:
+            hint = f"Execute it there as the owner of {sql.FRONTIERS}: {sql.ADD_COUNTS}."
+            raise PgError(error.sqlstate, error.message, hint=hint) from error
+
+    def _advance(self, before: Timestamp, after: Timestamp, added_rows: int, files: str | None = None) -> str:
+        return sql.advance_frontier(self._definition.identity, before, after, added_rows, files)
+
+    async def _check_rows(self) -> None:
+        """Within a transaction that has locked the frontier. PgError if the table has more or fewer rows than it."""
+        assert self._statements is not None
+        expected, found = await self._counted(self._connected, self._statements)
+        if expected is not None and found != expected:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'table "{self._target}" of {self._server} was changed by somebody else: it has {found} rows instead '
+                f"of {expected}",
+                hint="Restore the rows there. Or drop the sink, empty the table, and create the sink again.",
+            )
+        await self._connected.execute(self._statements.accept_rows(self._definition.identity, str(found)))
+
+    async def _counted(self, connection: Connection, statements: Statements) -> tuple[int | None, int]:
+        """The number of rows that the table should have, None if it is unknown, and the number that it has."""
+        with self._server.understanding():
+            rows = await connection.rows(statements.count_rows(self._definition.identity))
+            if not rows:
+                return None, 0  # the frontier is missing: the next transaction reports it
+            expected, found = rows[0]
+            return None if expected is None else int(expected), int(found)
+
+    def _begin_counting(self) -> None:
+        assert self._statements is not None
+        self._counting = asyncio.create_task(self._count(self._statements), name="rows of a sink")
+
+    async def _count(self, statements: Statements) -> None:
+        """Counts the rows at intervals, on a connection of its own, so that transactions need not wait."""
+        while True:
+            began = time.monotonic()
+            try:
+                connection = await Connection.open(self._server)
+                try:
+                    expected, found = await self._counted(connection, statements)
+                    if expected is not None and found != expected:
+                        await connection.execute(sql.doubt_rows(self._definition.identity))
+                finally:
+                    await connection.close()
+            except (PgError, UpstreamError) as error:
+                log.warning("rows of a sink not counted", sink=self._definition.name, error=error.message)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(COUNT_S, took / COUNT_SHARE - took))
 
     async def _insert(self, rows: pa.Table) -> None:
         """Inserts rows, within a transaction. PgError if a key is already there."""

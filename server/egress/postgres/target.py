@@ -16,7 +16,7 @@ from server.egress.sink_kind import SinkDefinition
 from server.ingest.postgres.replication import identifier
 
 _TABLE = """
-SELECT c.oid, c.relkind::text AS kind,
+SELECT c.oid, c.relkind::text AS kind, c.relkind = 'p' OR c.relhassubclass AS is_divided,
        ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
              WHERE NOT has_table_privilege(c.oid, p)) AS missing
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
@@ -106,7 +106,7 @@ class Target:
         not_null = frozenset(i for i, c in enumerate(self.columns) if columns[c.name]["not_null"])
         comparable = frozenset(i for i, type in enumerate(self.types) if type.name != "json")
         stored = frozenset(i for i, type in enumerate(self.types) if type.name in STORED)
-        return Statements(self.quoted, self.names, self.key, not_null & comparable, stored)
+        return Statements(self.quoted, self.names, self.key, not_null & comparable, stored, found[0]["is_divided"])
 
     async def check_may_create(self, connection: Connection) -> None:
         """PgError if the table, which does not exist, cannot be created."""

@@ -93,7 +93,9 @@ async def evaluate(context: Context, statement: CreateSource) -> EvaluatedSource
     )
     if context.state.item_named(schema.id, name) is not None:
         return EvaluatedSource(statement, source, ())
-    outputs = await kind_of(source.system).outputs(definition_of(context.state, source))
+    kind, definition = kind_of(source.system), definition_of(context.state, source)
+    outputs = await kind.outputs(definition)
+    source = replace(source, options=await kind.fixed_options(definition))
     _check_columns(outputs)
     if statement.tables and not outputs:
         raise PgError(SqlState.UNDEFINED_TABLE, f'source "{name}" has no tables of FOR TABLES')

@@ -60,9 +60,9 @@ class AvroFiles(ABC):
         if schema is not None:
             self._columns_of(schema)
 
-    def resume(self, expected: Sequence[Column], schema: str | None) -> None:
-        """Begins to read. `expected`: the columns of the source. `schema`: the one that was stored, if there is one."""
-        self._expected = tuple(expected)
+    def resume(self, columns: Sequence[Column], schema: str | None) -> None:
+        """Begins to read. `columns`: of the source. `schema`: the one that was stored, if there is one."""
+        self._expected = tuple(columns)
         self.reader = schema or self._defined
         self._forget()
 

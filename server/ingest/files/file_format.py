@@ -52,6 +52,10 @@ class FileFormat(Protocol):
         """The columns, from a sample file if there is no column list. PgError if there is neither."""
         ...
 
+    def resume(self, columns: Sequence[Column], schema: str | None) -> None:
+        """Called before the first read. `columns`: of the source. `schema`: of Avro files, if one was stored."""
+        ...
+
     def size(self, path: Path) -> int:
         """The length of the file, in units of positions."""
         ...
@@ -113,8 +117,9 @@ def format_of(definition: SourceDefinition) -> FileFormat:
                 message = f"FORMAT {name.upper()} has one column, of type {type}"
                 hint = "Select the fields in a view: data->>'name'." if name == "json" else None
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
-            options = CopyOptions.csv(delimiter=delimiter, quote=quote, null="\x03")
-            return Text(given, options, has_header=False)
+            null = "" if name == "json" else "\x03"
+            options = CopyOptions.csv(delimiter=delimiter, quote=quote, null=null)
+            return Text(given, options, has_header=False, skips_nulls=name == "json")
         case "parquet":
             return Parquet(definition.columns)
         case other:
@@ -154,13 +159,23 @@ class Text:
     """Lines of CSV, JSON or text. Positions are bytes. A line is complete when its newline is written."""
 
     def __init__(
-        self, given: Sequence[Column], options: CopyOptions, *, has_header: bool, header: Sequence[str] = ()
+        self,
+        given: Sequence[Column],
+        options: CopyOptions,
+        *,
+        has_header: bool,
+        header: Sequence[str] = (),
+        skips_nulls: bool = False,
     ) -> None:
-        """`given` is empty if the header names the columns. `header`: what each header must be; () if it is ignored."""
+        """`given` is empty if the header names the columns. `header`: what each header must be; () if it is ignored.
+
+        `skips_nulls`: whether lines whose only value is NULL are no rows.
+        """
         self._given = tuple(given)
         self._options = options
         self._has_header = has_header
         self._header = tuple(header)
+        self._skips_nulls = skips_nulls
         self.needs_worker = any(column.type in ("json", "jsonb") for column in given)  # these are parsed in Python
 
     @classmethod
@@ -182,8 +197,8 @@ class Text:
         null = {"null": options["null"]} if "null" in options else {}
         return cls(given, CopyOptions.csv(**characters, **null), has_header="header" in encoding, header=header)
 
-    def resume(self, columns: Sequence[Column]) -> None:
-        """Sets the columns of the source. If the first header has named them, those of all files must be the same."""
+    def resume(self, columns: Sequence[Column], schema: str | None) -> None:
+        """If the first header has named the columns, those of all files must be the same."""
         if not self._given:
             self._given = tuple(columns)
             self._header = tuple(column.name for column in columns)
@@ -276,6 +291,9 @@ class Text:
         arrays, _ = lines.read(data[:end], final=True)
         names = [f"c{number}" for number in range(len(types))]
         tables = [pa.table(columns, names) for columns in arrays if columns and len(columns[0])]
+        if self._skips_nulls:
+            filtered = (table.filter(table["c0"].is_valid()) for table in tables)
+            return [table for table in filtered if table.num_rows], start + end
         self._check_nulls(tables, lines)
         return tables, start + end
 
@@ -353,8 +371,8 @@ class Parquet:
         self._given = tuple(given)
         self._opened: _OpenParquet | None = None
 
-    def resume(self, columns: Sequence[Column]) -> None:
-        """Sets the columns of the source, which the first file has named if there is no column list."""
+    def resume(self, columns: Sequence[Column], schema: str | None) -> None:
+        """The first file has named the columns if there is no column list."""
         self._given = tuple(columns)
 
     def columns(self, sample: Path | None) -> tuple[Column, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import glob
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -18,7 +18,7 @@ from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.avro_files import AvroFiles, AvroMessages
 from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
-from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, Parquet, Text, format_of
+from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, format_of
 from server.ingest.files.file_reader import FileReader
 from server.ingest.files.frontier_lines import FrontierLines
 from server.ingest.files.reader_service import Part
@@ -55,6 +55,9 @@ class FileSource:
         stall_timeout_s(definition.options)
         check_timestamps(definition.options, definition.format)
         return (await _output(FileReader(format_of(definition)), path, is_sampled=not definition.columns),)
+
+    async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
+        return definition.options
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         (target,) = targets
@@ -185,11 +188,8 @@ class _Files:
         self._sizes = {}
         self._rest = {}
         self._schema = state.get(SCHEMA)
-        if isinstance(self._format, AvroFiles):
-            schema = None if self._schema is None else self._schema.decode()
-            self._format.resume(self._target.output.columns, schema)
-        elif isinstance(self._format, Text | Parquet):
-            self._format.resume(self._target.output.columns)
+        schema = None if self._schema is None else self._schema.decode()
+        self._format.resume(self._target.output.columns, schema)
 
     async def read(self, bytes_max: int) -> Changes:
         while True:

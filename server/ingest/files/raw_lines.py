@@ -26,6 +26,9 @@ class RawLines:
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
         return self._given
 
+    def resume(self, columns: Sequence[Column], schema: str | None) -> None:
+        """Lines have no columns."""
+
     def size(self, path: Path) -> int:
         return path.stat().st_size
 

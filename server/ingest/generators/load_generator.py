@@ -60,6 +60,9 @@ class LoadGenerator:
             found.append(replace(output, name=alias or output.name))
         return found
 
+    async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
+        return definition.options
+
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         return _Ticks(_generator(definition), OptionValues(definition.options), targets, context.statistics)
 

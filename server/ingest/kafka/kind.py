@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from time import time
 
 from catalog.objects.sources import TIMESTAMPS
 from catalog.source_definition import Envelope
@@ -124,6 +125,27 @@ class KafkaKind:
             )
         ends_of(schemas.value, registry)
         await self._check(definition, topic)
+
+    async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
+        """A START that is relative to the present is replaced: messages that are produced from now on are read.
+
+        START OFFSET of several topics is the same for all of them, and therefore remains.
+        """
+        start = Start.of(definition.options)
+        topics = {*filter(None, (definition.options.get("topic"),)), *(name for name, _ in definition.tables.tables)}
+        if start.is_relative and len(topics) == 1:
+            (topic,) = topics
+            consumer = TopicConsumer(definition.connection, topic, "tidewire-validation")
+            try:
+                relative = [partition for partition, offset in enumerate(start.offsets) if offset < 0]
+                start = start.fixed(await consumer.watermarks(relative), time())
+            except UpstreamError as error:
+                raise _failed(error) from None
+            finally:
+                await consumer.close()
+        elif start.timestamp is not None:
+            start = start.fixed({}, time())
+        return {**definition.options, **start.options}
 
     def upstream(
         self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext

@@ -46,6 +46,25 @@ class Start:
             )
         return found
 
+    @property
+    def is_relative(self) -> bool:
+        """Whether an offset counts from the end of its partition."""
+        return any(offset < 0 for offset in self.offsets)
+
+    def fixed(self, watermarks: Mapping[int, tuple[int, int]], now_s: float) -> Start:
+        """The start that does not depend on when it is used. `watermarks`: of the partitions with negative offsets."""
+        offsets = (
+            self._within(offset, watermarks[number]) if number in watermarks else offset
+            for number, offset in enumerate(self.offsets)
+        )
+        return Start(tuple(offsets), None if self.timestamp is None else self._since_1970(now_s))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of which `of` makes this."""
+        offsets = {"start offset": f"({', '.join(map(str, self.offsets))})"} if self.offsets else {}
+        return offsets if self.timestamp is None else {"start timestamp": str(self.timestamp)}
+
     def check(self, topic: str, partitions: int) -> None:
         """PgError if there are offsets of partitions that the topic does not have."""
         if len(self.offsets) > partitions:
@@ -59,10 +78,15 @@ class Start:
         """The first offset to read, within the partition's `offsets`: of the first message, and after the last."""
         low, high = offsets
         if self.timestamp is not None:
-            timestamp = self.timestamp if self.timestamp >= 0 else max(int(now_s * 1_000) + self.timestamp, 0)
-            found = await topic.offset_at(partition, timestamp)
+            found = await topic.offset_at(partition, self._since_1970(now_s))
             return high if found is None else found
-        if partition < len(self.offsets):
-            wanted = self.offsets[partition]
-            return min(max(wanted if wanted >= 0 else high + wanted, low), high)
-        return low
+        return self._within(self.offsets[partition], offsets) if partition < len(self.offsets) else low
+
+    def _since_1970(self, now_s: float) -> int:
+        assert self.timestamp is not None
+        return self.timestamp if self.timestamp >= 0 else max(int(now_s * 1_000) + self.timestamp, 0)
+
+    @staticmethod
+    def _within(wanted: int, offsets: tuple[int, int]) -> int:
+        low, high = offsets
+        return min(max(wanted if wanted >= 0 else high + wanted, low), high)

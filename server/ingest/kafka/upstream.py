@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
@@ -31,7 +32,7 @@ from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
 from server.ingest.kafka.envelopes.envelope import Envelope
 from server.ingest.kafka.envelopes.materialize import MaterializeEnvelope
 from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
-from server.ingest.kafka.errors import Failures
+from server.ingest.kafka.errors import LASTING_HINT, Failures
 from server.ingest.kafka.layouts.by_envelope import layout_of
 from server.ingest.kafka.layouts.layout import Layout, Schemas
 from server.ingest.kafka.layouts.metadata import reads_headers
@@ -433,10 +434,12 @@ class KafkaUpstream:
         statistics.offset_known = sum(known)
         for topic in self._topics:
             error = self._context.coordinator.errors.latest(topic.target.id)
-            if error is None:
-                statistics.errors.pop(topic.target.id, None)
-            else:
+            statistics.errors.pop(topic.target.id, None)
+            statistics.stalls.pop(topic.target.id, None)
+            if error is not None and error.hint == LASTING_HINT:
                 statistics.errors[topic.target.id] = error_of(error)
+            elif error is not None:
+                statistics.stalls[topic.target.id] = partial(error_of, error)
 
     async def close(self) -> None:
         polls, self._polls = list(self._polls), {}

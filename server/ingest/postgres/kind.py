@@ -57,6 +57,9 @@ class PostgresSource:
                 _check_listed(option, listed, every, publication)
         return [_adapted(output, paths[output.reference], as_text, excluded) for output in outputs]
 
+    async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
+        return definition.options
+
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         server = Server.of(definition.connection)
         return Postgres(server, _publication(definition), _slot(definition), targets, context)

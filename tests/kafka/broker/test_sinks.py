@@ -23,11 +23,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from catalog.source_definition import Envelope
 from protocol.avro.schema import parse_schema
 from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
 from protocol.cdcv2.reader import Reader
+from server.coordinator.coordinator import Coordinator
 from server.egress.kafka.producer import DOWN_S
 from server.egress.kafka.row_topic import TRANSACTIONAL_ID_PREFIX
+from server.egress.sinks import Sinks
 from tests.docs.pages import PAGES
 from tests.examples import seeds
 from tests.kafka.broker.broker import KafkaBroker
@@ -270,3 +273,41 @@ async def test_a_topic_that_was_created_again_stalls_the_sink(
                 await coordinator.frontiers.moved.wait()
     assert error == 'topic "sink-again" was deleted and created again'
     assert read_topic(kafka.address, "sink-again") == []
+
+
+@pytest.mark.parametrize("envelope", [Envelope.UPSERT, Envelope.MATERIALIZE])
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_a_topic_that_is_created_again_is_noticed(
+    kafka: KafkaBroker,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    envelope: Envelope,
+    is_down: bool,
+) -> None:
+    """While the sink is connected, within CHECK_S; and when it connects again."""
+    monkeypatch.setattr("server.egress.kafka.topic.CHECK_S", 0.2)
+    name = f"noticed-{envelope}-{is_down}"
+    kafka.create_topic(name)
+    async with started(tmp_path, kafka, registry, sink_of(name, envelope=envelope)) as (coordinator, sinks):
+        await write(coordinator, (1, "a", 1))
+        await until_written(coordinator, sinks)
+        if not is_down:
+            kafka.delete_topic(name)
+            kafka.create_topic(name)
+            await asyncio.sleep(0.2)
+            await write(coordinator, (2, "a", 1))
+            await until_stalled_by(coordinator, sinks, name)
+    if is_down:
+        kafka.delete_topic(name)
+        kafka.create_topic(name)
+    async with started(tmp_path, kafka, registry) as (coordinator, sinks):
+        await until_stalled_by(coordinator, sinks, name)
+
+
+async def until_stalled_by(coordinator: Coordinator, sinks: Sinks, topic: str) -> None:
+    """Returns when the sink is stalled because its topic was created again."""
+    async with asyncio.timeout(60):
+        while (error := sinks.running[SINK].error) is None:
+            await coordinator.frontiers.moved.wait()
+    assert error == f'topic "{topic}" was deleted and created again'

@@ -38,9 +38,9 @@ $ kafka-ingest topic=inline format=bytes key-format=bytes
 $ kafka-ingest topic=inline format=bytes key-format=bytes
 bad:1
 
-> SELECT error LIKE 'Envelope error: Upsert: Key decode: Failed to decode JSON%'
+> SELECT status, error LIKE 'Envelope error: Upsert: Key decode: Failed to decode JSON%'
   FROM mz_internal.mz_source_statuses WHERE name = 'inline'
-true
+stalled true
 
 ! SELECT key, reason, data FROM inline
 contains:Envelope error: Upsert: Key decode: Failed to decode JSON
@@ -50,8 +50,8 @@ $ kafka-ingest topic=inline format=bytes key-format=bytes
 bad:
 "a":0
 
-> SELECT error IS NULL FROM mz_internal.mz_source_statuses WHERE name = 'inline'
-true
+> SELECT status, error IS NULL FROM mz_internal.mz_source_statuses WHERE name = 'inline'
+running true
 
 > SELECT key, reason, data FROM inline
 "\"a\"" <null> 0

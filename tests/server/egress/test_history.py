@@ -18,10 +18,12 @@ from server.egress.history import History
 class Output:
     """Records the parts that are encoded together. It is its own encoder."""
 
+    target: str | None = None
+
     def __init__(self) -> None:
         self.encoded: list[pa.Table] = []
 
-    async def open(self, committed: int | None) -> Any:
+    async def open(self, committed: int | None, target: str | None) -> Any:
         return self
 
     def updates(self, part: pa.Table) -> list[bytes]:

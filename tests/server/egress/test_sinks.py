@@ -37,7 +37,7 @@ from server.egress import sinks as sinks_module
 from server.egress.file import changes_file
 from server.egress.file.changes_file import ChangesFile, Container, Lines
 from server.egress.file.kind import FileSink
-from server.egress.file.output import FileOutput
+from server.egress.file.output import FileOutput, avro_schema
 from server.egress.sink_task import SinkStatus, SinkTask
 from server.egress.sinks import Sinks
 from server.ingest.upstream import UpstreamError
@@ -382,6 +382,40 @@ async def test_a_file_that_lost_messages_stalls_its_sink(tmp_path: Path, name: s
         while (error := sinks.running[SINK].error) is None:
             await coordinator.frontiers.moved.wait()
     assert error.startswith(f'file "{tmp_path}/{name}" of a sink has the frontier ')
+    assert (tmp_path / name).read_bytes() == before
+    await sinks.close()
+    await coordinator.close()
+
+
+@pytest.mark.parametrize("name", ["f", "f.avro"])
+@pytest.mark.parametrize("has_written", [True, False])
+async def test_a_sink_that_continues_a_history_notices_an_empty_file(
+    tmp_path: Path, name: str, has_written: bool
+) -> None:
+    """Also if it had written only the frontier at which it began."""
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    sink = sink_of(tmp_path / name)
+    await define(coordinator, TABLE, replace(sink, options={**sink.options, "continue": "true"}, with_snapshot=False))
+    sinks.start()
+    while sinks.running[SINK].frontier is None:
+        await coordinator.frontiers.moved.wait()
+    if has_written:
+        await write(coordinator, (1, "a", 1))
+        await until_written(coordinator, sinks)
+    definition = sinks.running[SINK].definition
+    await sinks.close()
+    (tmp_path / name).write_bytes(b"")
+    if name == "f.avro":
+        create(tmp_path / name, avro_schema(definition))
+    before = (tmp_path / name).read_bytes()
+    sinks = Sinks(coordinator)
+    sinks.hold()
+    sinks.start()
+    async with asyncio.timeout(10):
+        while (error := sinks.running[SINK].error) is None:
+            await coordinator.frontiers.moved.wait()
+    assert error.startswith(f'file "{tmp_path}/{name}" of a sink has the frontier None, but the sink has ')
     assert (tmp_path / name).read_bytes() == before
     await sinks.close()
     await coordinator.close()

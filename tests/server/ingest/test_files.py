@@ -213,6 +213,30 @@ async def test_columns_of_parquet_are_found_by_name(tmp_path: Path) -> None:
         await rows_of(source, state, 1)
 
 
+@pytest.mark.parametrize("type", ["json", "jsonb", "text"])
+async def test_empty_lines_between_values_of_json_are_no_rows(tmp_path: Path, type: str) -> None:
+    """They count as lines in errors, and remain rows of FORMAT TEXT."""
+    path = tmp_path / "a.json"
+    path.write_text("\n{}\n\n\nnull\n\n")
+    source, state = definition(path, Encoding("json"), Column("data", type, nullable=False)), {}
+    assert await rows_of(source, state, 1) == [("{}",), ("null",)]
+    with path.open("a") as more:
+        more.write("\n\n")
+    assert await rows_of(source, state, 1) == []
+    with path.open("a") as more:
+        more.write('\n"a"\n')
+    assert await rows_of(source, state, 1) == [('"a"',)]
+    assert await rows_of(definition(path, Encoding("text")), {}, 1) == [
+        (line,) for line in ("", "{}", "", "", "null", "", "", "", "", '"a"')
+    ]
+    if type != "text":
+        path.write_text("{}\n\n{\n")
+        with pytest.raises(PgError, match="line 3, column data"):
+            await rows_of(source, {}, 1)
+    path.write_bytes(b"{}\r\n\r\n[]\r\n")
+    assert await rows_of(source, {}, 1) == [("{}",), ("[]",)]
+
+
 async def test_lines_of_json_and_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"b": 1, "a": "x,y\\"\\n"}\n[]\n')
     source = definition(tmp_path / "a.json", Encoding("json"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog.objects.columns import Column
 from catalog.source_definition import Format, Include
+from protocol.pgwire.datetime_input import DATE_MIN
+from protocol.pgwire.datetime_output import INFINITY, MINUS_INFINITY
 from protocol.pgwire.json_values import printed_jsonb
 from server.ingest.kafka.messages import Messages
 
+_TIMESTAMP_MIN, _TIMESTAMP_END = DATE_MIN * 86_400_000, INFINITY // 1_000  # milliseconds
 _METADATA = {"partition": "int4", "offset": "int8", "timestamp": "timestamp", "headers": "jsonb"}
 
 
@@ -35,7 +40,7 @@ def metadata_column(messages: Messages, include: Include) -> pa.Array:
         case "offset":
             return pa.array(messages.offsets)
         case "timestamp":
-            return pa.array(messages.timestamps * 1_000).view(pa.timestamp("us"))
+            return _timestamps(messages.timestamps)
     assert messages.headers is not None
     if include.what == "headers":
         return pa.array(
@@ -51,6 +56,13 @@ def metadata_column(messages: Messages, include: Include) -> pa.Array:
     return pa.array(
         [None if v is None else v.decode(errors="replace").replace("\0", "\ufffd") for v in last], pa.string()
     )
+
+
+def _timestamps(milliseconds: NDArray[np.int64]) -> pa.Array:
+    """Producers may write any number. Those that no timestamp can have are -infinity and infinity."""
+    after, before = milliseconds >= _TIMESTAMP_END, milliseconds < _TIMESTAMP_MIN
+    within = np.where(after | before, 0, milliseconds) * 1_000
+    return pa.array(np.select([after, before], [INFINITY, MINUS_INFINITY], within)).view(pa.timestamp("us"))
 
 
 def reads_headers(format: Format) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from time import sleep
 from typing import Any
 
@@ -22,7 +23,9 @@ from server.egress.postgres.statements import Statements
 from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
 from tests.fix_server import ServerThread
+from tests.server.egress.postgres.conftest import create_connection
 from tests.server.refusals import refused
+from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.slow
 
@@ -154,7 +157,7 @@ def test_a_sink_is_shown_and_dropped(connection: psycopg.Connection, target: psy
     refused(connection, "DROP CONNECTION pg", "2BP01", "cannot drop connection pg because other objects depend on it")
     while not has_table(target, "tidewire.sinks") or not target.execute("TABLE tidewire.sinks").fetchall():
         sleep(0.005)
-    ((_, name, table, frontier, _),) = target.execute("TABLE tidewire.sinks").fetchall()
+    ((_, name, table, frontier, *_),) = target.execute("TABLE tidewire.sinks").fetchall()
     assert (name, table) == ("s", "S.kept")
     assert frontier > 0
     connection.execute("DROP SINK s")
@@ -320,6 +323,98 @@ def test_a_change_by_others_is_detected_without_a_key(
     change(server, "t", lambda rows: rows.slice(0, 0))
     assert "the row (1,a) is missing" in wait_until_stalled(connection)
     assert len(rows(target, "kept")) == 2
+
+
+@pytest.mark.parametrize("key", ["", "KEY (k)"])
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_truncated_table_is_detected_by_the_next_write(
+    server: ServerThread, connection: psycopg.Connection, target: psycopg.Connection, key: str, divided: bool
+) -> None:
+    """Nothing is written, and the sink continues when the rows are restored. Nobody counts meanwhile."""
+    connection.execute("CREATE TABLE t (k int NOT NULL, v text)")
+    if divided:
+        target.execute("CREATE TABLE kept (k int PRIMARY KEY, v text) PARTITION BY RANGE (k)")
+        target.execute("CREATE TABLE low PARTITION OF kept FOR VALUES FROM (0) TO (2)")
+        target.execute("CREATE TABLE high PARTITION OF kept FOR VALUES FROM (2) TO (9)")
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    connection.execute(f"CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept {key}".encode())
+    wait_until_equal(connection, "t", target, "kept")
+    target.execute("TRUNCATE low" if divided else "TRUNCATE kept")
+    left = rows(target, "kept")
+    connection.execute("INSERT INTO t VALUES (3, 'c')")
+    found = f"was changed by somebody else: it has {len(left) + 1} rows instead of 3"
+    assert found in wait_until_stalled(connection)
+    assert rows(target, "kept") == left
+    target.execute(
+        "INSERT INTO kept SELECT * FROM (VALUES (1, 'a'), (2, 'b')) r WHERE column1 NOT IN (SELECT k FROM kept)"
+    )
+    while rows(target, "kept") != rows(connection, "t"):
+        sleep(0.005)
+    target.execute("VACUUM FULL kept")  # other files, with the same rows
+    connection.execute("INSERT INTO t VALUES (4, 'd')")
+    wait_until_equal(connection, "t", target, "kept")
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM kept WHERE k = 2", "INSERT INTO kept VALUES (9, 'x')"])
+def test_rows_that_others_add_and_delete_are_counted(
+    server: ServerThread,
+    connection: psycopg.Connection,
+    target: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: str,
+) -> None:
+    monkeypatch.setattr("server.egress.postgres.table.COUNT_S", 0.05)
+    connection.execute("CREATE TABLE t (k int NOT NULL, v text)")
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    connection.execute(
+        "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept KEY (k) WITH (PROGRESS INTERVAL = '50ms')"
+    )
+    wait_until_equal(connection, "t", target, "kept")
+    for n in range(20):  # while the sink writes, the numbers agree
+        connection.execute("INSERT INTO t VALUES (%s, 'n')", [100 + n])
+    change(server, "t", lambda rows: rows.slice(0, 7))
+    wait_until_equal(connection, "t", target, "kept")
+    sleep(0.2)
+    assert status_of(connection)[0] == "running"
+    damaged_by = {"DELETE": "it has 6 rows instead of 7", "INSERT": "it has 8 rows instead of 7"}
+    target.execute(damage.encode())
+    assert damaged_by[damage[:6]] in wait_until_stalled(connection)
+    target.execute("DELETE FROM kept WHERE k = 9; INSERT INTO kept VALUES (2, 'b') ON CONFLICT DO NOTHING")
+    while status_of(connection)[0] != "running":
+        sleep(0.005)
+    change(server, "t", lambda rows: rows.slice(0, 1))
+    wait_until_equal(connection, "t", target, "kept")
+
+
+def test_a_table_that_changed_while_the_server_was_down_is_detected(tmp_path: Path, target: psycopg.Connection) -> None:
+    server = ServerThread(tmp_path / "data", PassingEngine(), interval_s=0.02)
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute(create_connection(target))
+        connection.execute("CREATE TABLE t (k int NOT NULL, v text)")
+        connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        connection.execute("CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept KEY (k)")
+        wait_until_equal(connection, "t", target, "kept")
+    server.stop()
+    target.execute("DROP TABLE kept; CREATE TABLE kept (k int PRIMARY KEY, v text)")
+    server = ServerThread(tmp_path / "data", PassingEngine(), interval_s=0.02)
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        assert "it has 0 rows instead of 2" in wait_until_stalled(connection)
+    server.stop()
+
+
+def test_a_frontier_of_an_earlier_version_is_continued(
+    server: ServerThread, connection: psycopg.Connection, target: psycopg.Connection
+) -> None:
+    """Its table has no columns for the number of rows and the files. The sink begins with what it finds."""
+    connection.execute("CREATE TABLE t (k int NOT NULL, v text)")
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    connection.execute("CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept KEY (k)")
+    wait_until_equal(connection, "t", target, "kept")
+    target.execute("ALTER TABLE tidewire.sinks DROP COLUMN row_count, DROP COLUMN files")
+    connection.execute("INSERT INTO t VALUES (3, 'c')")
+    while rows(target, "kept") != rows(connection, "t"):
+        sleep(0.005)
+    assert target.execute("SELECT row_count FROM tidewire.sinks").fetchall() == [(3,)]
 
 
 def test_keys_that_are_not_unique_stall_the_sink(
