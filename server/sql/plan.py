@@ -125,6 +125,8 @@ class QueryPlan:
     """The views that the text names, and those that their queries name, as they are defined."""
     row_locks: RowLocks | None = None
     """Set if the query locks rows that it reads."""
+    keyed: QueryPlan | None = None
+    """Set if `row_locks` has a key: the plan of the same query with this key as an additional, last column."""
     permitted: Permitted = field(default_factory=Permitted, init=False)
     """See `server.authorization.privileges.require_query`. `replace` does not copy it."""
 
@@ -192,6 +194,7 @@ def plan_query(
     parameter_types: Sequence[PgType | None] | None = (),
     *,
     maintained: bool = False,
+    keyed: bool = False,
 ) -> QueryPlan:
     """Plans a query.
 
@@ -200,16 +203,18 @@ def plan_query(
     volatile functions are rejected (0A000).
     """
     binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
-    binder.root = query.tree
+    binder.root, binder.adds_key = query.tree, keyed
     plan = reject_deep_nesting(lambda: finished_plan(binder, binder.query(query.tree, Scope()), query))
     if len(plan.columns) > TARGETS_MAX:
         raise too_many_targets()
+    if not keyed and plan.row_locks is not None and plan.row_locks.key is not None:
+        plan = replace(plan, keyed=plan_query(query, context, plan.parameters, keyed=True))
     if plan.scanned <= plan.inputs:
         return plan
     expanding = replace(context, views_expanded=True)
 
     def expanded() -> QueryPlan:
-        return plan_query(query, expanding, plan.parameters)
+        return plan_query(query, expanding, plan.parameters, keyed=keyed)
 
     if plan.volatile is not None and plan.volatile.lower is not None:
         lower = replace(plan.volatile.lower, expanded=lambda: _lower(expanded()))

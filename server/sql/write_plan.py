@@ -20,6 +20,7 @@ from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
 from server.sql.bind.casts import with_second_digits
 from server.sql.bind.common_tables import with_common_tables
+from server.sql.bind.row_locks import is_chosen
 from server.sql.check_options import rules_through
 from server.sql.coerce import ASSIGNMENT
 from server.sql.conflict_plan import (
@@ -45,6 +46,7 @@ from server.sql.expressions import (
     WindowCall,
     walk,
 )
+from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.literal_rows import LiteralRows
 from server.sql.grammar.parse import parse_each, parse_expression
@@ -52,7 +54,7 @@ from server.sql.grammar.statements.merges import Merge, MergeAction
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
-from server.sql.relations import DistinctOn, Join, JoinKind, Project, Relation, Scan, Values, Window
+from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
 from server.sql.row_rules import RowRules, Rule, over
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
 from server.sql.write_target import WriteTarget, filtered_rows, names_in, shown, write_target
@@ -124,6 +126,8 @@ class WritePlan:
     """Set for an INSERT with ON CONFLICT."""
     merge: MergeColumns | None = None
     """Set for a MERGE. Each row of `query` has a row before and one after, of which its clause uses one or both."""
+    skips_locked: bool = False
+    """Set for an UPDATE or DELETE whose rows a query with SKIP LOCKED over the same table has chosen by primary key."""
 
     @property
     def given(self) -> frozenset[int]:
@@ -380,7 +384,8 @@ class WritePlanner:
             statement, target, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
             scope.entries[len(target.relation.columns) :],
         )  # fmt: skip
-        return replace(plan, assigned=target.in_table(self.updates))
+        skips = self._skips_locked(plan, target, scan, relation)
+        return replace(plan, assigned=target.in_table(self.updates), skips_locked=skips)
 
     def delete(self, statement: Delete) -> WritePlan:
         target = self._target(statement.table, "delete from", only_deletes=True)
@@ -390,9 +395,10 @@ class WritePlanner:
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._row(relation, old, table, others if statement.returning else ())
         others_of = scope.entries[len(target.relation.columns) :]
-        return self._with_returning(
+        plan = self._with_returning(
             statement, target, row, row.columns[:width], slice(0, width), slice(0, 0), others_of
         )
+        return replace(plan, skips_locked=self._skips_locked(plan, target, scan, relation))
 
     # -- parts ------------------------------------------------------------------------------------------------------
 
@@ -575,6 +581,18 @@ class WritePlanner:
         matched = self._filtered(joined, statement.where, scope)
         ref = ColumnRef(number)
         return scan, DistinctOn(matched, (ref,), (SortKey(ref, False, False),)), scope, others.relation.columns
+
+    def _skips_locked(self, plan: WritePlan, target: WriteTarget, scan: Relation, matched: Relation) -> bool:
+        """Whether a SELECT with SKIP LOCKED, the only other one that reads the table, chooses the rows by their key."""
+        locks, table = self.binder.row_locks, target.table
+        if locks is None or locks.key is None or locks.tables != {table.id} or target.levels:
+            return False
+        scans = [node for node in walk(plan.query.relation) if isinstance(node, Scan) and node.id == table.id]
+        rows = matched.input if isinstance(matched, DistinctOn) else matched
+        if len(scans) != 2 or not isinstance(rows, Filter) or locks.key in target.in_table(self.updates):
+            return False
+        key = ColumnRef(scan.columns[locks.key])
+        return any(is_chosen(condition, key, self.binder.locked_keys) for condition in conjuncts(rows.predicate))
 
     def _assignments(
         self, assignments: Sequence[Assignment | RowAssignment], scope: Scope

@@ -115,6 +115,10 @@ class Binder(Coercer):
         self.locks_inputs = False
         """The statement is a write, which locks the tables that it reads."""
         self.row_locks: RowLocks | None = None
+        self.adds_key = False
+        """Whether the rows that are returned have `RowLocks.key` as an additional column."""
+        self.locked_keys: set[int] = set()
+        """The ids of columns with the primary keys of the rows that a SELECT with SKIP LOCKED returns."""
         self.volatile_calls: list[str] = []
         """The names of the volatile functions that were called so far."""
         self.volatile_tables: dict[int, CommonTable] = {}
