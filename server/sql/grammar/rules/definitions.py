@@ -9,7 +9,6 @@ from server.sql.grammar.rules.built_ins import parse_drop_built_in
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import (
-    UNLOGGED_HINT,
     parse_names,
     parse_object_kind,
     parse_temporary,
@@ -76,16 +75,13 @@ _MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, Obj
 _WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
 
 
+_ROW_SECURITY = "Grant SELECT on a view with the condition, instead of the table."
 _TABLE_HINTS = {
     "attach": PARTITION_HINT,
-    "cluster": "Omit it: an index finds rows by key.",
     "detach": PARTITION_HINT,
-    "disable": "Omit it: there are no triggers, rules and row security.",
-    "enable": "Omit it: there are no triggers, rules and row security.",
-    "force": "Omit it: there are no triggers, rules and row security.",
+    "enable": _ROW_SECURITY,
+    "force": _ROW_SECURITY,
     "inherit": "A view with UNION ALL has the rows of several tables.",
-    "replica": "Omit it: SUBSCRIBE and sinks send whole rows.",
-    "reset": STORAGE_HINT,
     "set": STORAGE_HINT,
 }
 """What to do instead of an action of ALTER TABLE, by its first word."""
@@ -112,7 +108,8 @@ def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
-    tokens.reject("CREATE UNLOGGED", "unlogged", hint=UNLOGGED_HINT)
+    if not or_replace and tokens.at("unlogged") and tokens.ahead().value in ("table", "sequence"):
+        tokens.advance()  # all tables and sequences are durable
     is_temporary = parse_temporary(tokens)
     tokens.reject("CREATE RECURSIVE VIEW", "recursive", hint=_RECURSIVE_HINT)
     if is_temporary:

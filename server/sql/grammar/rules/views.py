@@ -6,8 +6,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, words
 from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import parse_nulls_not_distinct
-from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_in_cluster, parse_with_data
-from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
+from server.sql.grammar.rules.objects import parse_in_cluster, parse_with_data
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_place, parse_retain_option
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView, IndexKey
 from server.sql.grammar.token_reader import TokenReader
@@ -77,7 +77,7 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     nulls_not_distinct = unique and parse_nulls_not_distinct(tokens)
     retain = parse_retain_option(tokens, "CREATE INDEX ... WITH")
     tokens.reject("CREATE INDEX ... NULLS", "nulls", hint="NULLS [NOT] DISTINCT is an option of unique indexes.")
-    tokens.reject("CREATE INDEX ... TABLESPACE", "tablespace", hint=TABLESPACE_HINT)
+    parse_place(tokens)
     where = tokens.expression() if tokens.take("where") else None
     text, offset = tokens.text_from(start)
     return CreateIndex(
