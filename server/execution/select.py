@@ -59,7 +59,7 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
         raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
     if plan.keyed is not None:
-        rows = await unlocked_rows(context, plan.keyed, parameters, len(plan.columns))
+        rows = await unlocked_rows(context, plan.keyed[0], parameters, plan.keyed[1])
         return Result("SELECT {}", TableRows(plan.columns, rows.select(range(len(plan.columns)))))
     locks = plan.row_locks
     if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):

@@ -241,7 +241,6 @@ class WritePlanner:
         self.inserts: frozenset[int] | None = None
         self.updates: frozenset[int] | None = None
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
-        self.binder.locks_inputs = True
         scope, query = Scope(), statement.common_tables
         self.common_tables = (with_common_tables(self.binder, query.tree, scope) if query else scope).common_tables
 

@@ -111,8 +111,7 @@ class Binder(Coercer):
         """Whether the expression is the default of an identity column."""
         self.replacements: list[Replacement] = []
         self.root: exp.Expr | None = None
-        """The query whose rows are returned. Only it may lock rows, unless `locks_inputs`."""
-        self.locks_inputs = False
+        """The query whose rows are returned."""
         """The statement is a write, which locks the tables that it reads."""
         self.row_locks: RowLocks | None = None
         self.adds_key = False

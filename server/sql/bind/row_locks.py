@@ -34,15 +34,9 @@ def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
     clauses: list[exp.Lock] = tree.args["locks"]
     if isinstance(tree.parent, exp.SetOperation):
         raise _not_allowed(clauses[0], "UNION/INTERSECT/EXCEPT")
-    if tree is not binder.root and not binder.locks_inputs:
-        raise binder.unsupported(
-            f"{_name(clauses[0])} in a subquery",
-            tree,
-            hint="Lock the rows in a SELECT of its own, in the same transaction.",
-        )
     if binder.maintained:
         raise binder.unsupported(
-            f"{_name(clauses[0])} in a maintained query",
+            f"{lock_name(clauses[0])} in a maintained query",
             tree,
             hint="Omit the clause: a query that is kept up to date locks no rows.",
         )
@@ -121,7 +115,7 @@ def _tables(binder: Binder, clause: exp.Lock, source: FromItem) -> Iterator[Obje
             if entry.table == table.name and isinstance(entry.expression, ColumnRef)
         }
         if not any(entry.table == table.name for entry in source.entries):
-            message = f'relation "{table.name}" in {_name(clause)} clause not found in FROM clause'
+            message = f'relation "{table.name}" in {lock_name(clause)} clause not found in FROM clause'
             raise PgError(SqlState.UNDEFINED_TABLE, message)
         yield from (scan.id for scan in scans if not columns.isdisjoint(column.id for column in scan.columns))
     if not named:
@@ -129,7 +123,8 @@ def _tables(binder: Binder, clause: exp.Lock, source: FromItem) -> Iterator[Obje
         yield from (scan.id for scan in scans if isinstance(items.get(scan.id), Table))
 
 
-def _name(clause: exp.Lock) -> str:
+def lock_name(clause: exp.Lock) -> str:
+    """The words of a clause."""
     match bool(clause.args.get("update")), bool(clause.args.get("key")):
         case True, False:
             return "FOR UPDATE"
@@ -142,4 +137,4 @@ def _name(clause: exp.Lock) -> str:
 
 
 def _not_allowed(clause: exp.Lock, what: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{_name(clause)} is not allowed with {what}")
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{lock_name(clause)} is not allowed with {what}")

@@ -444,11 +444,19 @@ def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Connect
         *("SELECT row_number() OVER () FROM l FOR UPDATE", "SELECT generate_series(1, 2) FROM l FOR UPDATE"),
         *("SELECT 1 FROM l HAVING true FOR UPDATE", "START TRANSACTION READ ONLY", "SELECT * FROM l FOR UPDATE"),
         "ROLLBACK",
+        *("SELECT * FROM (SELECT * FROM l FOR UPDATE) x", "SELECT count(*) FROM (SELECT k FROM l FOR SHARE NOWAIT) x"),
+        "SELECT * FROM l WHERE k IN (SELECT k FROM l WHERE v < 5 FOR UPDATE)",
+        "WITH n AS (SELECT k FROM l ORDER BY k LIMIT 1 FOR UPDATE) SELECT l.* FROM l, n WHERE l.k = n.k",
+        "SELECT EXISTS (SELECT 1 FROM l FOR KEY SHARE)",
+        "VALUES (1) FOR UPDATE",
     ):
         assert done(ours, statement) == done(theirs, statement), statement
     for statement in (
-        "SELECT * FROM (SELECT * FROM l FOR UPDATE) x",
-        *("SUBSCRIBE (SELECT * FROM l FOR UPDATE)", "CREATE VIEW w AS SELECT * FROM l FOR UPDATE"),
+        *(
+            "SELECT * FROM (SELECT v FROM l FOR UPDATE SKIP LOCKED) x",
+            "SUBSCRIBE (SELECT * FROM l FOR UPDATE)",
+            "CREATE VIEW w AS SELECT * FROM l FOR UPDATE",
+        ),
         "CREATE MATERIALIZED VIEW w AS SELECT * FROM l FOR UPDATE",
     ):
         assert done(ours, statement) == ("0A000", None), statement
@@ -524,6 +532,8 @@ NEXT_JOB = "SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDA
         ),
         (f"WITH n AS ({NEXT_JOB}) DELETE FROM jobs WHERE id IN (SELECT id FROM n) RETURNING id", [(3,)]),
         ("SELECT id FROM jobs WHERE id < 4 ORDER BY id DESC FOR UPDATE SKIP LOCKED", [(3,)]),
+        (f"SELECT state, n.id FROM ({NEXT_JOB.replace('SELECT id', 'SELECT *')}) n", [("new", 3)]),
+        (f"WITH n AS ({NEXT_JOB}) SELECT * FROM n", [(3,)]),
         ("SELECT id FROM jobs WHERE id = 1 FOR UPDATE SKIP LOCKED", []),
     ],
 )
@@ -588,6 +598,17 @@ def test_rows_are_skipped_if_the_whole_table_is_locked(connect: Connect) -> None
     assert second.execute(NEXT_JOB).fetchall() == []
     first.execute("COMMIT")
     assert second.execute(NEXT_JOB).fetchall() == [(1,)]
+
+
+def test_subqueries_lock_rows(connect: Connect) -> None:
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE t (k int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+    first.execute("BEGIN")
+    assert first.execute("SELECT count(*) FROM (SELECT 1 FROM t WHERE k = 1 FOR UPDATE) x").fetchall() == [(1,)]
+    with pytest.raises(errors.LockNotAvailable, match='could not obtain lock on row in relation "t"'):
+        second.execute("SELECT * FROM (SELECT * FROM t WHERE k = 1 FOR UPDATE NOWAIT) x")
+    assert second.execute("SELECT * FROM (SELECT * FROM t WHERE k = 2 FOR UPDATE NOWAIT) x").fetchall() == [(2, 0)]
+    first.execute("COMMIT")
 
 
 def test_rows_are_locked_outside_of_blocks(connect: Connect) -> None:
