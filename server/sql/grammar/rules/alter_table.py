@@ -41,7 +41,7 @@ def at_table_action(tokens: TokenReader) -> bool:
         return tokens.ahead().value != "row" or tokens.at("disable")
     if tokens.at("set"):
         return tokens.ahead().value in ("(", "without", "logged", "unlogged", "tablespace", "access")
-    return tokens.at("add", "drop", "alter", "validate", "cluster", "no", "replica", "reset")
+    return tokens.at("add", "drop", "alter", "validate", "cluster", "replica", "reset") or tokens.at_all("no", "force")
 
 
 def parse_alter_table(tokens: TokenReader, start: int, name: Name, exists: bool) -> AlterTable:

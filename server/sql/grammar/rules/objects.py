@@ -105,8 +105,6 @@ def unsupported_kind(tokens: TokenReader, verb: str, *kinds: str) -> PgError:
         kind = tokens.token.value
         if kind not in _HINTS:
             hint = "Drop it, and create it again."
-        elif verb.startswith("COMMENT") and kind == "constraint":
-            hint = "A comment on the table can describe its constraints."
         elif verb.startswith("CREATE"):
             hint = _HINTS[kind][0]
         else:
