@@ -18,6 +18,8 @@ from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
+from server.sql.bind.arrays import array_index
+from server.sql.bind.calls import call_of
 from server.sql.bind.casts import with_second_digits
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.bind.row_locks import is_chosen
@@ -46,6 +48,7 @@ from server.sql.expressions import (
     WindowCall,
     walk,
 )
+from server.sql.functions.arrays import SET_ELEMENT
 from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.literal_rows import LiteralRows
@@ -350,8 +353,18 @@ class WritePlanner:
         """
         table, columns = target.table, target.columns
         given: dict[int, Expression | None] = {}
-        for column, value, tree in self._assignments(assignments, scope):
+        elements: set[int] = set()  # the columns of which only elements are assigned
+        for column, value, tree, subscript in self._assignments(assignments, scope):
             number = self._column_number(target, column)
+            if subscript is not None and value is not None and (number not in given or number in elements):
+                base = target.numbers[number]
+                if base is None or target.levels:
+                    message = "an assignment to an element of a view's column"
+                    raise self.binder.unsupported(message, tree, hint="Update the table that the view reads.")
+                elements.add(number)
+                current = given.get(number) or row[base]
+                given[number] = self._with_element(current, columns[number], subscript, value, tree, scope)
+                continue
             if number in given:
                 message = f'multiple assignments to same column "{column.name}"'
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
@@ -595,8 +608,8 @@ class WritePlanner:
 
     def _assignments(
         self, assignments: Sequence[Assignment | RowAssignment], scope: Scope
-    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None]]:
-        """Each assigned column with its new value (None: its default) and the value's tree."""
+    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None, exp.Expr | None]]:
+        """Each assigned column with its new value (None: its default), the value's tree, and the subscript's."""
         for assignment in assignments:
             if isinstance(assignment, RowAssignment):
                 tree = assignment.query.tree
@@ -607,12 +620,34 @@ class WritePlanner:
                 for column, value in zip(assignment.columns, relation.columns, strict=True):
                     one = Project(relation, (value,), (ColumnRef(value),))
                     yield column, Subquery(
-                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree  # fmt: skip
+                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree, None  # fmt: skip
             elif assignment.value is None:
-                yield assignment.column, None, None
+                yield assignment.column, None, None, None
             else:
                 tree = assignment.value.tree
-                yield assignment.column, self.binder.expression(tree, scope), tree
+                subscript = None if assignment.subscript is None else assignment.subscript.tree
+                yield assignment.column, self.binder.expression(tree, scope), tree, subscript
+
+    def _with_element(
+        self,
+        array: Expression,
+        column: CatalogColumn,
+        subscript: exp.Expr,
+        value: Expression,
+        tree: exp.Expr | None,
+        scope: Scope,
+    ) -> Expression:
+        """The array of a column with another value of an element. PgError 42804, 0A000."""
+        element = parse_type(column.type).element
+        if element is None:
+            raise self.binder.unsupported(
+                f"an assignment to an element of type {parse_type(column.type).base_display}",
+                subscript,
+                hint="Assign the whole value, such as jsonb_set(j, '{key}', value).",
+            )
+        assigned = self._assign(value, replace(column, type=str(element)), tree)
+        index = array_index(self.binder, subscript, scope)
+        return call_of(SET_ELEMENT, (array, index, assigned), array.type)
 
     def _name(self, relation: CatalogRelation) -> str:
         """The name by which the statement names the columns of the relation that it writes to."""

@@ -75,8 +75,9 @@ call p()
 do 'declare n int; begin create schema s; end'
 do 'begin raise notice ''hi''; end'
 do 'begin if true then null; end if; end'
-update t set a[2] = 9
-insert into t values (1) on conflict (a) do update set b[1] = 2
+update t set a[2:3] = '{1, 2}'
+insert into t values (1) on conflict (a) do update set b[1][2] = 2
+update t set a[1] = default
 cluster
 load 'x'
 security label on table t is 'x'

@@ -3,7 +3,6 @@ CREATE UNLOGGED TABLE items (id int CONSTRAINT items_pkey PRIMARY KEY, name text
 CREATE TABLE heaps (a int) USING heap WITH (fillfactor = 70, autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE others (a int) USING columnar;
 CREATE TABLE others (a int) TABLESPACE fast;
-CREATE TABLE others (a int) WITH (fillfactr = 70);
 CREATE UNLOGGED TABLE copied AS SELECT 1 AS a;
 SELECT 1 AS a INTO UNLOGGED copied_again;
 CREATE TABLE copied_third WITHOUT OIDS AS SELECT 1 AS a;
@@ -40,7 +39,6 @@ ALTER TABLE items ALTER COLUMN nothing SET STATISTICS 500;
 ALTER TABLE items ADD COLUMN price numeric(8, 2), SET (fillfactor = 80), ALTER COLUMN price SET STATISTICS 0;
 ALTER TABLE nothing DISABLE TRIGGER ALL;
 ALTER TABLE IF EXISTS nothing SET (fillfactor = 70);
-ALTER TABLE items SET NOTHING;
 CHECKPOINT;
 -- comments on constraints
 ALTER TABLE items ADD CONSTRAINT positive CHECK (price > 0), ADD CONSTRAINT itself FOREIGN KEY (id) REFERENCES items;

@@ -39,11 +39,12 @@ def parse_create_view(
 
 def _recursive(name: str, columns: tuple[Ident, ...], query: Query) -> Query:
     """WITH RECURSIVE name (columns) AS (query) SELECT columns FROM name"""
-    names = ", ".join(quote_identifier(column.name) for column in columns)
+    names = ",".join(quote_identifier(column.name) for column in columns)
     view = quote_identifier(name)
     head = f"WITH RECURSIVE {view} ({names}) AS ("
-    text = f"{head}{query.text}\n) SELECT {names} FROM {view}"
-    return Query(TokenReader(text).query().tree, text, query.offset - len(head))
+    start = max(query.offset - len(head), 0)  # the query keeps its place in the source, for the positions of errors
+    source = f"{' ' * start}{head}{query.text}\n) SELECT {names} FROM {view}"
+    return Query(TokenReader(source).query().tree, source[start:], start)
 
 
 def _parse_check_option(tokens: TokenReader) -> str:
