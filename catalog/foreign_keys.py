@@ -30,6 +30,7 @@ class ForeignKey:
     set_columns: tuple[str, ...] = ()
     deferrable: bool = False
     deferred: bool = False
+    comment: str | None = None
 
     def stored(self) -> dict[str, object]:
         return {
@@ -44,6 +45,7 @@ class ForeignKey:
             "set_columns": self.set_columns,
             "deferrable": self.deferrable,
             "deferred": self.deferred,
+            **({} if self.comment is None else {"comment": self.comment}),
         }
 
     @classmethod
@@ -60,6 +62,7 @@ class ForeignKey:
             tuple(stored["set_columns"]),
             stored["deferrable"],
             stored["deferred"],
+            stored.get("comment"),
         )
 
     def renamed(self, own: bool, other: bool, old: str, new: str) -> Self:

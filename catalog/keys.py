@@ -23,6 +23,7 @@ class Key:
     is_primary: bool
     is_enforced: bool = True
     nulls_distinct: bool = True
+    comment: str | None = None
 
     def stored(self) -> dict[str, object]:
         return {
@@ -32,6 +33,7 @@ class Key:
             "primary": self.is_primary,
             "enforced": self.is_enforced,
             "nulls_distinct": self.nulls_distinct,
+            **({} if self.comment is None else {"comment": self.comment}),
         }
 
     @classmethod
@@ -43,6 +45,7 @@ class Key:
             stored["primary"],
             stored["enforced"],
             stored["nulls_distinct"],
+            stored.get("comment"),
         )
 
 

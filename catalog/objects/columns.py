@@ -62,6 +62,7 @@ class Check:
     name: str
     expression: str
     is_valid: bool = True
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,9 @@ class DomainUse:
         return cls(id, name, not_null, default, tuple(Check(*check) for check in checks))
 
 
-def stored_checks(checks: Iterable[Check]) -> list[tuple[str, str, bool]]:
+def stored_checks(checks: Iterable[Check]) -> list[tuple[str | bool, ...]]:
     """Checks as JSON values."""
-    return [(check.name, check.expression, check.is_valid) for check in checks]
+    return [
+        (check.name, check.expression, check.is_valid, *(() if check.comment is None else (check.comment,)))
+        for check in checks
+    ]

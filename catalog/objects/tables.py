@@ -79,6 +79,12 @@ class Table(WrittenCollection):
         )
 
     @property
+    def primary_key_column(self) -> int | None:
+        """The number of the column that is the enforced primary key. None if there is none, or with several columns."""
+        names = next((key.columns for key in self.keys if key.is_primary and key.is_enforced), ())
+        return next((n for n, column in enumerate(self.columns) if names == (column.name,)), None)
+
+    @property
     def depends_on(self) -> frozenset[ObjectId]:
         return self._types_of_expressions | super().depends_on
 

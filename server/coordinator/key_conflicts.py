@@ -7,11 +7,13 @@ versions of the row are in the commit.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.ids import ObjectId, Timestamp
 from server.coordinator.row_buffer import RowBuffer, table_of
@@ -30,12 +32,25 @@ class Keys:
 
     @staticmethod
     def of(column: int, values: pa.Array | pa.ChunkedArray) -> Keys:
-        if pa.types.is_temporal(values.type):
-            values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
-        found = values.to_pylist()
+        found = _plain(values).to_pylist()
         if pa.types.is_floating(values.type):
             found = ["NaN" if value != value else value for value in found]  # all NaN are equal
         return Keys(column, frozenset(found))
+
+    def others(self, rows: pa.Table) -> pa.Table:
+        """The rows that have none of these keys."""
+        column = _plain(rows.column(self.column))
+        values = pa.array([math.nan if value == "NaN" else value for value in self.values], column.type)
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))  # 0.0 for -0.0
+        return rows.filter(pc.invert(pc.is_in(column, value_set=values)))
+
+
+def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The values; dates and times as integers."""
+    if pa.types.is_temporal(values.type):
+        return values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    return values
 
 
 class Write:

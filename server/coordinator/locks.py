@@ -4,11 +4,13 @@ An UPDATE reads, waits for Spark, and commits. A write in between could cause a 
 wait. There are three kinds of writers:
 
 - A statement that only adds rows holds its table's lock in the mode ADD during its commit.
-- A statement that reads only rows with given keys, and changes them, holds the lock in the mode of the keys' column,
-  and an exclusive lock of each key.
+- A statement that reads only rows with given keys holds the lock in the mode of the keys' column, and an exclusive lock
+  of each key. The mode of the primary key is ROWS if the statement adds no rows, and KEYS otherwise.
 - Any other statement that reads holds the lock exclusively.
 
-Writers with the same mode, except the exclusive one, do not wait for each other. Locks provide fairness only.
+Writers with the same mode, except the exclusive one, do not wait for each other. Neither do those in the modes ROWS and
+ADD, because a row that is added has none of the primary keys of rows that exist, nor those in the modes ROWS and KEYS,
+whose keys are locked. Locks provide fairness only.
 Correctness comes from the committer's check that nothing that was read was written since (`Conflict`).
 
 Each statement of a transaction may add locks to those of the earlier statements. A wait that would never end, because
@@ -21,7 +23,7 @@ import asyncio
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
@@ -29,11 +31,23 @@ from server.coordinator.key_conflicts import Keys
 
 Mode = str
 ADD: Mode = "add"
+ROWS: Mode = "rows"
+KEYS: Mode = "keys"
 SHARED: Mode = "shared"
 EXCLUSIVE: Mode = "exclusive"
 OBSERVED_MAX = 20_000
 Owner = Hashable
 """The holder of locks: a session, which has one transaction at a time."""
+
+
+_TOGETHER = (frozenset((ROWS, ADD)), frozenset((ROWS, KEYS)))
+
+
+def _exclude(first: Mode, second: Mode) -> bool:
+    """Whether a holder in one mode makes others wait that want the other mode."""
+    if first == second:
+        return first == EXCLUSIVE
+    return frozenset((first, second)) not in _TOGETHER
 
 
 class Unavailable(Exception):
@@ -65,14 +79,15 @@ class _Waiter:
 class TableLock:
     """A lock with modes, granted in order of arrival. Cancel safety: a waiter leaves the queue.
 
-    When the lock becomes free, all waiters with the mode of the first one get it, except those after an exclusive one.
+    When the first waiter gets it, so do all whose modes its mode and those of the holders do not exclude, except those
+    after an exclusive one.
     """
 
-    __slots__ = ("_mode", "_waiting", "holders")
+    __slots__ = ("_counts", "_waiting", "holders")
 
     def __init__(self) -> None:
-        self.holders: list[Owner] = []
-        self._mode = EXCLUSIVE  # of the holders, if there are any
+        self.holders: dict[Owner, set[Mode]] = {}
+        self._counts: dict[Mode, int] = {}  # of the holders
         self._waiting: deque[_Waiter] = deque()
 
     @property
@@ -81,30 +96,35 @@ class TableLock:
 
     def observed(self, name: str) -> list[Observed]:
         """Returns its holders and those that wait for it."""
-        held = [Observed(name, self._mode, owner, True) for owner in self.holders]
+        held = [
+            Observed(name, EXCLUSIVE if EXCLUSIVE in modes else min(modes), owner, True)
+            for owner, modes in self.holders.items()
+        ]
         return held + [Observed(name, waiter.mode, waiter.owner, False) for waiter in self._waiting]
 
     def covers(self, mode: Mode, owner: Owner) -> bool:
         """Whether the owner holds the lock in a mode that includes this one."""
-        return owner in self.holders and self._mode in (mode, EXCLUSIVE)
+        return not {mode, EXCLUSIVE}.isdisjoint(self.holders.get(owner, ()))
 
     def acquire_at_once(self, mode: Mode, owner: Owner) -> bool:
         """Whether the lock was granted, because nobody waits for it and no holder excludes the mode."""
-        if self._waiting or (self.holders and not mode == self._mode != EXCLUSIVE):
-            return False
-        self._mode = mode
-        self.holders.append(owner)
-        return True
+        return not self._waiting and self._grant_to(mode, owner)
 
-    def extend_at_once(self, owner: Owner) -> bool:
-        """Whether the lock is exclusive now, because the owner is its only holder."""
-        if self.holders != [owner]:
-            return False
-        self._mode = EXCLUSIVE
+    def extend_at_once(self, mode: Mode, owner: Owner) -> bool:
+        """Whether an owner that holds the lock in other modes was granted this one, too."""
+        return self._grant_to(mode, owner)
+
+    def _grant_to(self, mode: Mode, owner: Owner) -> bool:
+        own = self.holders.get(owner, ())
+        for held, count in self._counts.items():
+            if _exclude(held, mode) and count > (held in own):
+                return False
+        self.holders.setdefault(owner, set()).add(mode)
+        self._counts[mode] = self._counts.get(mode, 0) + 1
         return True
 
     async def wait(self, mode: Mode, owner: Owner) -> None:
-        """Waits for the lock. An owner that holds it in another mode waits before all others, and gets it exclusively.
+        """Waits for the lock. An owner that holds it in other modes waits before all others.
 
         Call it after `acquire_at_once`, or `extend_at_once`, has returned False.
         """
@@ -126,11 +146,15 @@ class TableLock:
 
     def share(self) -> None:
         """Changes the mode of the only holder from EXCLUSIVE to SHARED."""
-        self._mode = SHARED
+        (owner,) = self.holders
+        self.holders[owner], self._counts = {SHARED}, {SHARED: 1}
         self._grant()
 
     def release(self, owner: Owner) -> None:
-        self.holders.remove(owner)
+        for mode in self.holders.pop(owner):
+            self._counts[mode] -= 1
+            if not self._counts[mode]:
+                del self._counts[mode]
         self._grant()
 
     def _grant(self) -> None:
@@ -139,27 +163,22 @@ class TableLock:
             if first.turn.cancelled():
                 self._waiting.popleft()
                 continue
-            if not self.extend_at_once(first.owner):
+            if not self.extend_at_once(first.mode, first.owner):
                 return
             self._waiting.popleft()
             first.turn.set_result(None)
-        if not self._waiting:
-            return
-        if not self.holders:
-            self._mode = self._waiting[0].mode
-        elif self._mode == EXCLUSIVE or self._waiting[0].mode != self._mode:
-            return
         waiting, self._waiting = self._waiting, deque()
+        is_granted = False
         while waiting:
             waiter = waiting.popleft()
             if waiter.turn.cancelled():
                 continue
-            if waiter.mode == self._mode and (waiter.mode != EXCLUSIVE or not self.holders):
-                self.holders.append(waiter.owner)
+            if self._grant_to(waiter.mode, waiter.owner):
                 waiter.turn.set_result(None)
+                is_granted = True
                 continue
             self._waiting.append(waiter)
-            if EXCLUSIVE in (waiter.mode, self._mode):
+            if not is_granted or EXCLUSIVE in (waiter.mode, *self._counts):
                 break
         self._waiting.extend(waiting)
 
@@ -172,6 +191,7 @@ class TableLocks:
 
     def __init__(self) -> None:
         self._locks: dict[str, TableLock] = {}
+        self._keys: dict[str, dict[str, Any]] = {}  # the values of the keys with a lock, by column and name of the lock
         self._waits: dict[Owner, TableLock] = {}
 
     async def acquire(
@@ -195,12 +215,22 @@ class TableLocks:
         return tuple(taken)
 
     async def acquire_keys(
-        self, table: ObjectId, keys: Keys, owner: Owner, timeout_s: float | None = None
+        self, table: ObjectId, keys: Keys, owner: Owner, timeout_s: float | None = None, mode: Mode | None = None
     ) -> tuple[str, ...]:
-        """Locks keys of a table, as `acquire`."""
-        mode = f"column {keys.column}"
-        names = sorted(f"{table} {mode} {value!r}" for value in keys.values)
-        return await self._acquire([(table, mode), *((name, EXCLUSIVE) for name in names)], owner, timeout_s)
+        """Locks keys of a table, as `acquire`. `mode`: ROWS or KEYS if their column is the table's primary key."""
+        column = f"column {keys.column}"
+        names = {f"{table} {column} {value!r}": value for value in keys.values}
+        wanted = [(table, mode or column), *((name, EXCLUSIVE) for name in sorted(names))]
+        taken = await self._acquire(wanted, owner, timeout_s)
+        if names:
+            known = self._keys.setdefault(f"{table} {column}", {})
+            known.update((name, names[name]) for name in taken if name in names)
+        return taken
+
+    def others(self, table: ObjectId, column: int, owner: Owner) -> frozenset[Any]:
+        """Returns the keys, values of a column of a table, that other owners have locked."""
+        known = self._keys.get(f"{table} column {column}", {})
+        return frozenset(value for name, value in known.items() if self._locks[name].holders.keys() != {owner})
 
     async def _acquire(
         self, wanted: Iterable[tuple[str, Mode]], owner: Owner, timeout_s: float | None
@@ -213,7 +243,7 @@ class TableLocks:
                 if lock.covers(mode, owner):
                     continue
                 is_held = owner in lock.holders
-                if not (lock.extend_at_once(owner) if is_held else lock.acquire_at_once(mode, owner)):
+                if not (lock.extend_at_once(mode, owner) if is_held else lock.acquire_at_once(mode, owner)):
                     await self._wait(lock, mode, owner, timeout_s)
                 if not is_held:
                     taken.append(name)
@@ -293,3 +323,13 @@ class TableLocks:
             lock.release(owner)
             if lock.idle:
                 del self._locks[name]
+                self._forget_key(name)
+
+    def _forget_key(self, name: str) -> None:
+        """Removes a key that has no lock any more, if the name is that of a key."""
+        column = " ".join(name.split(" ", 3)[:3])
+        known = self._keys.get(column)
+        if known is not None:
+            known.pop(name, None)
+            if not known:
+                del self._keys[column]

@@ -52,7 +52,12 @@ async def _create_index(context: Context, statement: CreateIndex) -> None:
     table = find_item(context, statement.on)
     if not isinstance(table, Table):
         message = f'cannot create unique index on {table.kind} "{table.name}"'
-        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=statement.on.position)
+        hint = (
+            "Omit UNIQUE: REFRESH MATERIALIZED VIEW CONCURRENTLY needs no unique index."
+            if table.relkind == "m"
+            else None
+        )
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, hint=hint, position=statement.on.position)
     before = context.state
     after = indexes.create(context, statement)
     if after is before:

@@ -15,6 +15,7 @@ from functools import partial
 
 from catalog.drops import InUse, without_item
 from catalog.ids import ObjectId
+from catalog.objects.indexes import Index
 from catalog.objects.tables import Table
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import parse_type
@@ -53,6 +54,7 @@ from server.sql.grammar.statements.alter_table import (
     DropConstraint,
     DropExpression,
     DropIdentity,
+    NoEffect,
     SetDefault,
     SetIdentity,
     SetNotNull,
@@ -110,7 +112,7 @@ def _pass(action: TableAction) -> int:
             return 4
         case SetDefault() | AddCheck() | AddReference() | AddIdentity():
             return 5
-        case ValidateCheck():
+        case ValidateCheck() | NoEffect():
             return 6
 
 
@@ -167,6 +169,24 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
             await validate_check(context, table, name.name)
         case DropConstraint():
             change_catalog(context, drop_constraint(context, table, action))
+        case NoEffect():
+            _check_named(context, table, action)
+
+
+def _check_named(context: Context, table: Table, action: NoEffect) -> None:
+    """PgError 42703 or 42704 if the table does not have what the action names."""
+    if action.name is None:
+        return
+    name = action.name.name
+    if action.kind == "column":
+        column_position(table, action.name)
+        return
+    indexes = {index.name for index in context.state.items_of(Index) if index.on == table.id}
+    if action.kind == "index" and name in indexes.union(key.name for key in table.keys):
+        return
+    whose = "relation" if action.kind == "rule" else "table"
+    message = f'{action.kind} "{name}" for {whose} "{table.name}" does not exist'
+    raise PgError(SqlState.UNDEFINED_OBJECT, message)
 
 
 async def _change_identity(context: Context, table: Table, action: AddIdentity | SetIdentity | DropIdentity) -> None:

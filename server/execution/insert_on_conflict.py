@@ -185,7 +185,7 @@ async def insert_on_conflict(
     await context.admit((table.id,))
     if conflict.update is not None:
         await lock_at_once(context, conflict.update)
-    await context.lock(frozenset((table.id,)) | read, locked)
+    await context.lock(frozenset((table.id,)) | read, locked, adds=True)
     time = _hold(context, frozenset((table.id,)) | others)
     held = [id for id in (table.id, *others) if id in coordinator.frontiers.floors]
     holder = coordinator.frontiers.hold(held, time)

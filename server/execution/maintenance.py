@@ -21,8 +21,14 @@ _WHOLE = ("schema", "database", "system")
 
 
 def maintain(context: Context, statement: Maintain, *, in_block: bool) -> Result:
-    """Executes VACUUM and ANALYZE. PgError 25001, 42P01. A warning names each relation that PostgreSQL would skip."""
+    """Executes VACUUM, ANALYZE and CHECKPOINT. PgError 25001, 42P01, 42501.
+
+    A warning names each relation that PostgreSQL would skip. Without a checkpoint, acknowledged commits are on disk.
+    """
     tag = statement.tag
+    if tag == "CHECKPOINT" and not privileges.is_superuser(context.state, context.role):
+        message = "permission denied to execute CHECKPOINT command"
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, message, detail="Only superusers may execute this command.")
     if tag == "VACUUM" and in_block:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block")
     for name in statement.tables:

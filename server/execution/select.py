@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -18,9 +19,9 @@ from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
-from server.coordinator.locks import Unavailable
+from server.coordinator.locks import EXCLUSIVE, Unavailable
 from server.coordinator.reads import altered_error
-from server.dataflow.runtime.computation import compute
+from server.dataflow.runtime.computation import LOOP_ROWS_MAX, compute
 from server.dataflow.runtime.spark_rows import shaped, spark_rows
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
@@ -43,6 +44,8 @@ from server.sql.volatile import Deferred, deferred
 from server.sql.write_plan import WritePlan
 from server.timeline.frontiers import Holder, NotReadable
 
+LOCK_ATTEMPTS_MAX = 20  # of SKIP LOCKED, while other statements lock or change the rows that it has chosen
+
 
 async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, parameters: tuple[object, ...]) -> Result:
     """Executes a planned SELECT. PgError 42501 if the role lacks a privilege."""
@@ -55,7 +58,10 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if plan.row_locks is not None and context.transaction.read_only:
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
         raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
-    locks = plan.row_locks if context.transaction.is_shared else None
+    if plan.keyed is not None:
+        rows = await unlocked_rows(context, plan.keyed[0], parameters, plan.keyed[1])
+        return Result("SELECT {}", TableRows(plan.columns, rows.select(range(len(plan.columns)))))
+    locks = plan.row_locks
     if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):
         schema = updates.rows_schema([field.type.arrow for field in plan.columns])
         return Result("SELECT {}", TableRows(plan.columns, schema.empty_table()))
@@ -84,6 +90,98 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
             raise _not_available(context, table) from None
     context.read_times.hold_latest(plan.inputs)
     return True
+
+
+async def unlocked_rows(
+    context: Context, query: QueryPlan, parameters: tuple[object, ...], number: int, *, waits: bool = False
+) -> pa.Table:
+    """The rows of a query with SKIP LOCKED, without the rows of its table that other sessions have locked.
+
+    Locks the rows of the table with the primary keys in the column `number` of the result. The transaction depends on
+    these rows, and not on those that it does not return. `waits`: for a lock of the whole table by another session;
+    otherwise there are no rows then. PgError 55P03 after `lock_timeout`.
+    """
+    locks = query.row_locks
+    assert locks is not None
+    assert locks.key is not None
+    (table,) = locks.tables
+    await context.admit((table,))
+    before = len(context.transaction.locked)
+    try:
+        await context.lock((table,), Keys(locks.key, frozenset()), nowait=not waits)
+        # One session at a time, because all would choose the same rows.
+        turn = await context.coordinator.locks.acquire((f"{table} turn",), EXCLUSIVE, context, context.lock_timeout_s)
+        try:
+            rows = await _locked_rows(context, query, parameters, table, locks.key, number)
+        finally:
+            context.coordinator.locks.release(turn, context)
+    except Unavailable:
+        rows = updates.rows_schema([field.type.arrow for field in query.columns]).empty_table()
+    if not rows.num_rows:
+        context.unlock_since(before)
+    return rows
+
+
+async def _locked_rows(
+    context: Context, query: QueryPlan, parameters: tuple[object, ...], table: ObjectId, key: int, number: int
+) -> pa.Table:
+    """As `unlocked_rows`. Raises Unavailable if there are too many rows to lock each of them, or writers of others."""
+    others = context.state.collections(query.inputs, through=DerivedRelation) - {table}
+    before = len(context.transaction.locked)
+    for _ in range(LOCK_ATTEMPTS_MAX):
+        with latest_time(context, query) as time:
+            taken = Keys(key, context.coordinator.locks.others(table, key, context))
+            given = {table: await _without(context, query, table, time, taken, parameters)} if taken.values else {}
+            rows = await rows_at(context, query, time, parameters, given=given)
+        keys: Keys | None = Keys.of(key, rows.column(number).drop_null())
+        if keys is not None and len(keys.values) > KEYS_MAX:
+            keys = None
+        try:
+            await context.lock((table,), keys, nowait=True)
+        except Unavailable:
+            if keys is None:
+                raise
+            continue
+        if context.coordinator.changed({table: time}, {} if keys is None else {table: keys}) is None:
+            depend_on_all(context, others, time)
+            depend_on_all(context, (table,), time, keys)
+            return rows
+        context.unlock_since(before)
+    raise Unavailable
+
+
+async def _without(
+    context: Context, query: QueryPlan, table: ObjectId, time: Timestamp, keys: Keys, parameters: tuple[object, ...]
+) -> pa.Table:
+    """The rows of a table that a query needs, except those with these keys."""
+    rows = await relation_rows_at(context, table, time, wanted_rows(query, table, Bindings(parameters)))
+    few = rows.num_rows <= LOOP_ROWS_MAX
+    return keys.others(rows) if few else await asyncio.to_thread(keys.others, rows)
+
+
+@contextmanager
+def latest_time(context: Context, query: QueryPlan) -> Iterator[Timestamp]:
+    """The latest time, at which the inputs of a query are held. It becomes the read time of a block."""
+    coordinator = context.coordinator
+    if context.transaction.is_shared:
+        yield context.read_times.hold_latest(query.inputs)
+        return
+    time = coordinator.latest_time()
+    try:
+        holder = coordinator.frontiers.hold(query.inputs, time)
+    except NotReadable as error:
+        raise not_readable(context, error, time) from None
+    try:
+        yield time
+    finally:
+        holder.release()
+
+
+def depend_on_all(context: Context, read: Iterable[ObjectId], time: Timestamp, keys: Keys | None = None) -> None:
+    """Has the transaction depend on relations that were read. `keys`: only on these rows of the only relation."""
+    for id in read:
+        if id in context.coordinator.state.items:
+            context.transaction.depend_on(id, time, keys)
 
 
 async def lock_at_once(context: Context, plan: QueryPlan) -> None:

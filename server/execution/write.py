@@ -9,7 +9,7 @@ locks only these keys, and only rows with these keys are checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.batches import Payload
-from catalog.ids import ObjectId, Timestamp
+from catalog.ids import ObjectId
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.tables import Table
 from catalog.objects.views import View
@@ -40,12 +40,15 @@ from server.execution.select import (
     RepeatedRow,
     check_table_unaltered,
     check_write_unaltered,
+    depend_on_all,
     keys_of,
+    latest_time,
     lock_at_once,
     relation_rows_at,
     repeated_row,
     rows_at,
     rows_without_inputs,
+    unlocked_rows,
 )
 from server.runtime.offload import in_decoding_thread
 from server.runtime.trace import step
@@ -54,13 +57,11 @@ from server.session_state.context import Context
 from server.session_state.key_checks import check_keys, check_row_keys, load_keys
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
-from server.session_state.transaction_errors import not_readable
 from server.sql.constant import Bindings, NotCheap
 from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
 from server.sql.row_rules import rules_of, violated
 from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_defaults
-from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
 CHECK_BYTES = 8 * 1024 * 1024  # the size of the rows whose CHECK constraints COPY checks together
@@ -93,6 +94,9 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
             if plan.rules is not None:
                 rows = await with_generated(context, plan.rules, rows)
         return await apply_rows(context, plan, table, verb, rows)
+
+    if plan.skips_locked:
+        return await retried(context, lambda _: _write_unlocked(context, plan, table, verb, parameters))
 
     async def attempt(number: int) -> Result:
         keys = _keys(plan, parameters) if number == 0 else None
@@ -218,6 +222,23 @@ async def _read_then_write(
     return result
 
 
+async def _write_unlocked(
+    context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...]
+) -> Result:
+    """Writes rows that no other session has locked."""
+    await context.enter(Mode.WRITE, verb)
+    assert plan.old is not None
+    number = table.primary_key_column
+    assert number is not None
+    read = context.state.collections(plan.query.inputs, through=DerivedRelation)
+    await context.lock(read - {table.id})
+    rows = await unlocked_rows(context, plan.query, parameters, plan.old.start + number, waits=True)
+    check_write_unaltered(context, plan)
+    result = await apply_rows(context, plan, table, verb, rows)
+    await _end(context)
+    return result
+
+
 async def rows_to_write(
     context: Context, query: QueryPlan, parameters: tuple[object, ...], table: ObjectId | None, keys: Keys | None = None
 ) -> pa.Table:
@@ -226,34 +247,15 @@ async def rows_to_write(
     The transaction locks what the query reads, and depends on it. `table`: the table to write, which is locked, too;
     None for a new one. `keys`: the only rows of `table`, the only relation that is read.
     """
-    transaction, coordinator = context.transaction, context.coordinator
     read = context.state.collections(query.inputs, through=DerivedRelation)
     written = frozenset() if table is None else frozenset((table,))
     await context.admit(written)
     await lock_at_once(context, query)
     await context.lock(written | read, keys)
-    if transaction.is_shared:
-        time = context.read_times.hold_latest(query.inputs)
+    with latest_time(context, query) as time:
         rows = await rows_at(context, query, time, parameters)
-    else:
-        time = coordinator.latest_time()
-        try:
-            holder = coordinator.frontiers.hold(query.inputs, time)
-        except NotReadable as error:
-            raise not_readable(context, error, time) from None
-        try:
-            rows = await rows_at(context, query, time, parameters)
-        finally:
-            holder.release()
-    _depend_on(context, read, time, keys)
+    depend_on_all(context, read, time, keys)
     return rows
-
-
-def _depend_on(context: Context, read: Iterable[ObjectId], time: Timestamp, keys: Keys | None) -> None:
-    """`keys`: the only rows of the only relation that was read."""
-    for id in read:
-        if id in context.coordinator.state.items:
-            context.transaction.depend_on(id, time, keys)
 
 
 async def apply_rows(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
@@ -345,7 +347,7 @@ async def truncate(context: Context, tables: list[Table], *, restarts: bool = Fa
             removed = [updates.with_diff(rows, -1)]
             await check_keys(context, table, removed)
             await context.add_changes(table, removed)
-    _depend_on(context, ids, time, None)
+    depend_on_all(context, ids, time)
     await _end(context)
     return Result("TRUNCATE TABLE")
 

@@ -282,7 +282,7 @@ CREATE MACRO fn.obj_description(p_oid) AS (
   (p_oid, p_catalog) AS (SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid,
       objsubid AS tw_objsubid, classoid AS tw_classoid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND
       tw_d.tw_objsubid = 0 AND tw_d.tw_classoid = CASE p_catalog WHEN 'pg_class' THEN 1259
-      WHEN 'pg_namespace' THEN 2615 WHEN 'pg_type' THEN 1247 END);
+      WHEN 'pg_namespace' THEN 2615 WHEN 'pg_type' THEN 1247 WHEN 'pg_constraint' THEN 2606 END);
 CREATE MACRO fn.col_description(p_oid, p_column) AS (
   SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
       tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = p_column);

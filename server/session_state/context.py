@@ -26,7 +26,7 @@ from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_indexes import Duplicate
 from server.coordinator.key_values import cheap_key_tables
-from server.coordinator.locks import EXCLUSIVE
+from server.coordinator.locks import EXCLUSIVE, KEYS, ROWS
 from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
@@ -338,10 +338,12 @@ class Context:
         if not self.transaction.locked:
             await self.coordinator.backpressure.admit(tuple(written))
 
-    async def lock(self, tables: Collection[ObjectId], keys: Keys | None = None, *, nowait: bool = False) -> None:
+    async def lock(
+        self, tables: Collection[ObjectId], keys: Keys | None = None, *, nowait: bool = False, adds: bool = False
+    ) -> None:
         """Adds exclusive locks to those of the transaction. `keys`: only of rows with these keys, of the only table.
 
-        PgError 55P03 after `lock_timeout`. `nowait`: Unavailable at once.
+        PgError 55P03 after `lock_timeout`. `nowait`: Unavailable at once. `adds`: rows with these keys may be added.
         """
         locks, timeout_s = self.coordinator.locks, 0 if nowait else self.lock_timeout_s
         if self.transaction.statement is not None:
@@ -350,7 +352,10 @@ class Context:
             locked = await locks.acquire(tables, EXCLUSIVE, self, timeout_s)
         else:
             (table,) = tables
-            locked = await locks.acquire_keys(table, keys, self, timeout_s)
+            item = self.state.items[table]
+            is_primary = isinstance(item, Table) and item.primary_key_column == keys.column
+            mode = (KEYS if adds else ROWS) if is_primary else None
+            locked = await locks.acquire_keys(table, keys, self, timeout_s, mode)
         self.transaction.locked += locked
 
     def unlock(self) -> None:
@@ -364,8 +369,13 @@ class Context:
         """Releases the locks that the block has acquired since a savepoint."""
         transaction = self.transaction
         self.advisory_locks.unlock_after(savepoint.advisory, transaction.advisory)
-        self.coordinator.locks.release(transaction.locked[savepoint.locked :], self)
-        transaction.locked = transaction.locked[: savepoint.locked]
+        self.unlock_since(savepoint.locked)
+
+    def unlock_since(self, count: int) -> None:
+        """Releases the locks of tables and keys that the transaction has acquired since it had `count` of them."""
+        transaction = self.transaction
+        self.coordinator.locks.release(transaction.locked[count:], self)
+        transaction.locked = transaction.locked[:count]
 
     def end(self) -> None:
         """Ends the session: rolls back, and releases what it holds beyond its transaction."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from protocol.pgwire.errors import SqlState
 from protocol.pgwire.interval_input import parse_interval
@@ -70,36 +71,46 @@ _UNITS_KB = {"B": 1 / 1_024, "kB": 1, "MB": 1_024, "GB": 1_024**2, "TB": 1_024**
 _QUANTITY = re.compile(r"\s*([-+]?)(0[xX][0-9a-fA-F]+|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*([a-zA-Z]*)\s*")
 
 
-def _quantity(
-    least: int, greatest: int, unit: str = "", units: Mapping[str, float] = {}, *, int_max: int = INT_MAX
-) -> Callable[[str], str]:
-    """An integer in `unit`, as PostgreSQL's parse_int reads it. The parser returns it in the largest unit that fits."""
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A parser of an integer in `unit`, like PostgreSQL's parse_int. Returns it in the largest unit that fits."""
 
-    def parse(text: str) -> str:
+    least: int
+    greatest: int
+    unit: str = ""
+    units: Mapping[str, float] = field(default_factory=dict)
+    int_max: int = INT_MAX
+
+    def __call__(self, text: str) -> str:
         match = _QUANTITY.fullmatch(text)
-        if match is None or (match[3] and not units):
+        if match is None or (match[3] and not self.units):
             raise Invalid
-        if match[3] and match[3] not in units:
-            *firsts, last = (f'"{name}"' for name in units)
+        if match[3] and match[3] not in self.units:
+            *firsts, last = (f'"{name}"' for name in self.units)
             raise ValueError(f"Valid units for this parameter are {', '.join(firsts)}, and {last}.")
         number = _number(match[2])
-        number *= units[match[3]] if match[3] else 1
-        if number > int_max:
+        number *= self.units[match[3]] if match[3] else 1
+        if number > self.int_max:
             raise ValueError("Value exceeds integer range.")
         total = round(-number if match[1] == "-" else number)
-        shown_unit = f" {unit}" if unit else ""
-        if not least <= total <= greatest:
+        shown_unit = f" {self.unit}" if self.unit else ""
+        if not self.least <= total <= self.greatest:
             raise Invalid(
-                f'{total}{shown_unit} is outside the valid range for parameter "{{name}}" ({least} .. {greatest})'
+                f'{total}{shown_unit} is outside the valid range for parameter "{{name}}" '
+                f"({self.least} .. {self.greatest})"
             )
         if not total:
             return "0"
-        for name, size in reversed([*units.items()]):
+        for name, size in reversed([*self.units.items()]):
             if size >= 1 and total % int(size) == 0:
                 return f"{total // int(size)}{name}"
         return str(total)
 
-    return parse
+    def count(self, text: str) -> str:
+        """The number of units of a text that the parser has returned, as pg_settings shows it."""
+        match = re.fullmatch(r"(-?\d+)([a-zA-Z]*)", text)
+        assert match is not None
+        return str(int(match[1]) * int(self.units[match[2]])) if match[2] else match[1]
 
 
 def _number(digits: str) -> float:
@@ -109,15 +120,15 @@ def _number(digits: str) -> float:
     return float(digits)
 
 
-def milliseconds_between(least: int, greatest: int) -> Callable[[str], str]:
-    return _quantity(least, greatest, "ms", _UNITS_MS)
+def milliseconds_between(least: int, greatest: int) -> Quantity:
+    return Quantity(least, greatest, "ms", _UNITS_MS)
 
 
 parse_milliseconds = milliseconds_between(0, INT_MAX)
 
 
-def kilobytes(least: int) -> Callable[[str], str]:
-    return _quantity(least, INT_MAX, "kB", _UNITS_KB)
+def kilobytes(least: int) -> Quantity:
+    return Quantity(least, INT_MAX, "kB", _UNITS_KB)
 
 
 @functools.lru_cache(64)
@@ -133,8 +144,8 @@ def auto_or(parse: Callable[[str], str]) -> Callable[[str], str]:
     return lambda text: "auto" if text.lower() == "auto" else parse(text)
 
 
-def integer(least: int, greatest: int) -> Callable[[str], str]:
-    return _quantity(least, greatest, int_max=max(INT_MAX, greatest))
+def integer(least: int, greatest: int) -> Quantity:
+    return Quantity(least, greatest, int_max=max(INT_MAX, greatest))
 
 
 def parse_cost(text: str) -> str:

@@ -125,6 +125,10 @@ class QueryPlan:
     """The views that the text names, and those that their queries name, as they are defined."""
     row_locks: RowLocks | None = None
     """Set if the query locks rows that it reads."""
+    keyed: tuple[QueryPlan, int] | None = None
+    """Set for SKIP LOCKED: a plan of the same query, perhaps with one more column at the end, and the number of its
+    column with the primary keys of the rows to lock. None if the rows of a table cannot be locked one by one.
+    """
     permitted: Permitted = field(default_factory=Permitted, init=False)
     """See `server.authorization.privileges.require_query`. `replace` does not copy it."""
 
@@ -192,6 +196,7 @@ def plan_query(
     parameter_types: Sequence[PgType | None] | None = (),
     *,
     maintained: bool = False,
+    keyed: bool = False,
 ) -> QueryPlan:
     """Plans a query.
 
@@ -200,21 +205,48 @@ def plan_query(
     volatile functions are rejected (0A000).
     """
     binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
-    binder.root = query.tree
-    plan = reject_deep_nesting(lambda: finished_plan(binder, binder.query(query.tree, Scope()), query))
+    binder.root, binder.adds_key = query.tree, keyed
+    plan, number = reject_deep_nesting(lambda: _finished_query(binder, query))
     if len(plan.columns) > TARGETS_MAX:
         raise too_many_targets()
+    if number is not None and not keyed:
+        plan = replace(plan, keyed=(plan_query(query, context, plan.parameters, keyed=True), number))
     if plan.scanned <= plan.inputs:
         return plan
     expanding = replace(context, views_expanded=True)
 
     def expanded() -> QueryPlan:
-        return plan_query(query, expanding, plan.parameters)
+        return plan_query(query, expanding, plan.parameters, keyed=keyed)
 
     if plan.volatile is not None and plan.volatile.lower is not None:
         lower = replace(plan.volatile.lower, expanded=lambda: _lower(expanded()))
         plan = replace(plan, volatile=replace(plan.volatile, lower=lower))
     return replace(plan, expanded=expanded)
+
+
+def _finished_query(binder: Binder, query: Query) -> tuple[QueryPlan, int | None]:
+    """The plan of a query, and the number of its column with the primary keys of the rows that SKIP LOCKED concerns.
+
+    None without SKIP LOCKED, and if the rows cannot be locked one by one. 0A000 if a subquery has it, but
+    there is no such column.
+    """
+    relation = binder.query(query.tree, Scope())
+    plan = finished_plan(binder, relation, query)
+    locks = plan.row_locks
+    if locks is None or not locks.skips:
+        return plan, None
+    if query.tree.args.get("locks"):
+        return plan, None if locks.key is None else len(plan.columns)
+    found = (number for number, column in enumerate(relation.columns) if column.id in binder.locked_keys)
+    number = next(found, None) if locks.key is not None else None
+    scans = [node for node in walk(plan.relation) if isinstance(node, Scan) and node.id in locks.tables]
+    if number is None or len(scans) != 1:
+        raise binder.unsupported(
+            "SKIP LOCKED in a subquery whose rows the query does not identify",
+            query.tree,
+            hint="Return the table's primary key, too, or lock the rows in a SELECT of its own in the transaction.",
+        )
+    return plan, number
 
 
 def _lower(plan: QueryPlan) -> QueryPlan:

@@ -42,13 +42,14 @@ class Sample:
 class RowLocks:
     """SELECT ... FOR UPDATE: the tables whose rows it locks.
 
-    `nowait`: it fails if another session holds a lock. `skips`: it returns no rows then (SKIP LOCKED), but in a write,
-    which locks its tables itself, it waits.
+    `nowait`: it fails if another session holds a lock. `skips`: SKIP LOCKED. `key`, with `skips`: the number of the
+    column that is the enforced primary key of the only table, so that its rows are locked, and skipped, one by one.
     """
 
     tables: frozenset[ObjectId]
     nowait: bool
     skips: bool
+    key: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,11 @@ from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
+from server.sql.bind.arrays import array_index
+from server.sql.bind.calls import call_of
 from server.sql.bind.casts import with_second_digits
 from server.sql.bind.common_tables import with_common_tables
+from server.sql.bind.row_locks import is_chosen
 from server.sql.check_options import rules_through
 from server.sql.coerce import ASSIGNMENT
 from server.sql.conflict_plan import (
@@ -45,6 +48,8 @@ from server.sql.expressions import (
     WindowCall,
     walk,
 )
+from server.sql.functions.arrays import SET_ELEMENT
+from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.literal_rows import LiteralRows
 from server.sql.grammar.parse import parse_each, parse_expression
@@ -52,7 +57,7 @@ from server.sql.grammar.statements.merges import Merge, MergeAction
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
-from server.sql.relations import DistinctOn, Join, JoinKind, Project, Relation, Scan, Values, Window
+from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
 from server.sql.row_rules import RowRules, Rule, over
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
 from server.sql.write_target import WriteTarget, filtered_rows, names_in, shown, write_target
@@ -124,6 +129,8 @@ class WritePlan:
     """Set for an INSERT with ON CONFLICT."""
     merge: MergeColumns | None = None
     """Set for a MERGE. Each row of `query` has a row before and one after, of which its clause uses one or both."""
+    skips_locked: bool = False
+    """Set for an UPDATE or DELETE whose rows a query with SKIP LOCKED over the same table has chosen by primary key."""
 
     @property
     def given(self) -> frozenset[int]:
@@ -237,7 +244,6 @@ class WritePlanner:
         self.inserts: frozenset[int] | None = None
         self.updates: frozenset[int] | None = None
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
-        self.binder.locks_inputs = True
         scope, query = Scope(), statement.common_tables
         self.common_tables = (with_common_tables(self.binder, query.tree, scope) if query else scope).common_tables
 
@@ -347,8 +353,18 @@ class WritePlanner:
         """
         table, columns = target.table, target.columns
         given: dict[int, Expression | None] = {}
-        for column, value, tree in self._assignments(assignments, scope):
+        elements: set[int] = set()  # the columns of which only elements are assigned
+        for column, value, tree, subscript in self._assignments(assignments, scope):
             number = self._column_number(target, column)
+            if subscript is not None and value is not None and (number not in given or number in elements):
+                base = target.numbers[number]
+                if base is None or target.levels:
+                    message = "an assignment to an element of a view's column"
+                    raise self.binder.unsupported(message, tree, hint="Update the table that the view reads.")
+                elements.add(number)
+                current = given.get(number) or row[base]
+                given[number] = self._with_element(current, columns[number], subscript, value, tree, scope)
+                continue
             if number in given:
                 message = f'multiple assignments to same column "{column.name}"'
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
@@ -380,7 +396,8 @@ class WritePlanner:
             statement, target, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
             scope.entries[len(target.relation.columns) :],
         )  # fmt: skip
-        return replace(plan, assigned=target.in_table(self.updates))
+        skips = self._skips_locked(plan, target, scan, relation)
+        return replace(plan, assigned=target.in_table(self.updates), skips_locked=skips)
 
     def delete(self, statement: Delete) -> WritePlan:
         target = self._target(statement.table, "delete from", only_deletes=True)
@@ -390,9 +407,10 @@ class WritePlanner:
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._row(relation, old, table, others if statement.returning else ())
         others_of = scope.entries[len(target.relation.columns) :]
-        return self._with_returning(
+        plan = self._with_returning(
             statement, target, row, row.columns[:width], slice(0, width), slice(0, 0), others_of
         )
+        return replace(plan, skips_locked=self._skips_locked(plan, target, scan, relation))
 
     # -- parts ------------------------------------------------------------------------------------------------------
 
@@ -576,10 +594,22 @@ class WritePlanner:
         ref = ColumnRef(number)
         return scan, DistinctOn(matched, (ref,), (SortKey(ref, False, False),)), scope, others.relation.columns
 
+    def _skips_locked(self, plan: WritePlan, target: WriteTarget, scan: Relation, matched: Relation) -> bool:
+        """Whether a SELECT with SKIP LOCKED, the only other one that reads the table, chooses the rows by their key."""
+        locks, table = self.binder.row_locks, target.table
+        if locks is None or locks.key is None or locks.tables != {table.id} or target.levels:
+            return False
+        scans = [node for node in walk(plan.query.relation) if isinstance(node, Scan) and node.id == table.id]
+        rows = matched.input if isinstance(matched, DistinctOn) else matched
+        if len(scans) != 2 or not isinstance(rows, Filter) or locks.key in target.in_table(self.updates):
+            return False
+        key = ColumnRef(scan.columns[locks.key])
+        return any(is_chosen(condition, key, self.binder.locked_keys) for condition in conjuncts(rows.predicate))
+
     def _assignments(
         self, assignments: Sequence[Assignment | RowAssignment], scope: Scope
-    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None]]:
-        """Each assigned column with its new value (None: its default) and the value's tree."""
+    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None, exp.Expr | None]]:
+        """Each assigned column with its new value (None: its default), the value's tree, and the subscript's."""
         for assignment in assignments:
             if isinstance(assignment, RowAssignment):
                 tree = assignment.query.tree
@@ -590,12 +620,34 @@ class WritePlanner:
                 for column, value in zip(assignment.columns, relation.columns, strict=True):
                     one = Project(relation, (value,), (ColumnRef(value),))
                     yield column, Subquery(
-                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree  # fmt: skip
+                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree, None  # fmt: skip
             elif assignment.value is None:
-                yield assignment.column, None, None
+                yield assignment.column, None, None, None
             else:
                 tree = assignment.value.tree
-                yield assignment.column, self.binder.expression(tree, scope), tree
+                subscript = None if assignment.subscript is None else assignment.subscript.tree
+                yield assignment.column, self.binder.expression(tree, scope), tree, subscript
+
+    def _with_element(
+        self,
+        array: Expression,
+        column: CatalogColumn,
+        subscript: exp.Expr,
+        value: Expression,
+        tree: exp.Expr | None,
+        scope: Scope,
+    ) -> Expression:
+        """The array of a column with another value of an element. PgError 42804, 0A000."""
+        element = parse_type(column.type).element
+        if element is None:
+            raise self.binder.unsupported(
+                f"an assignment to an element of type {parse_type(column.type).base_display}",
+                subscript,
+                hint="Assign the whole value, such as jsonb_set(j, '{key}', value).",
+            )
+        assigned = self._assign(value, replace(column, type=str(element)), tree)
+        index = array_index(self.binder, subscript, scope)
+        return call_of(SET_ELEMENT, (array, index, assigned), array.type)
 
     def _name(self, relation: CatalogRelation) -> str:
         """The name by which the statement names the columns of the relation that it writes to."""

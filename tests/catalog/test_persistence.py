@@ -56,7 +56,7 @@ table_columns = st.lists(
     ),
     max_size=4,
 ).map(tuple)
-checks = st.lists(st.builds(Check, names, texts, st.booleans()), max_size=2).map(tuple)
+checks = st.lists(st.builds(Check, names, texts, st.booleans(), st.none() | texts), max_size=2).map(tuple)
 sequence_options = st.fixed_dictionaries(
     {
         "type": st.sampled_from(["int2", "int8"]),
@@ -79,6 +79,7 @@ keys = st.lists(
         st.booleans(),
         st.booleans(),
         st.booleans(),
+        st.none() | texts,
     ),
     max_size=2,
 ).map(tuple)

@@ -30,6 +30,7 @@ from tests.docs.synopsis import Choice, Sequence, Synopses, parsed
 
 PAGES = ("syntax.md", "subscribe.md", "holds.md", "sinks.md", "roles.md")
 VALUES = {
+    "element": "a[1]",
     **dict.fromkeys(("expression", "value", "count", "number", "time"), "1"),
     "condition": "a > 1",
     "column": "a",

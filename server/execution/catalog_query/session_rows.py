@@ -26,7 +26,8 @@ from server.pg_catalog.time_zones import TIME_ZONES, zone_rows
 from server.pg_catalog.visible import Viewpoint
 from server.session_state.advisory_locks import locked_numbers
 from server.session_state.context import Context
-from server.settings.variables import VARIABLES
+from server.settings.parsers import Quantity, parse_boolean, parse_cost
+from server.settings.variables import VARIABLES, Variable
 
 _ROWS_MAX = 8  # cached (catalog state, viewpoint) pairs; few are in use concurrently
 _cache: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
@@ -74,21 +75,27 @@ async def uncached_relations(context: Context, query: str) -> dict[tuple[str, st
 def _settings(context: Context) -> pa.Table:
     """pg_settings, with the session's values."""
     settings = context.settings
-    rows = [
-        {
-            "name": name,
-            "setting": settings[name],
-            "category": "Tidewire",
-            "context": "internal" if VARIABLES[name.lower()].fixed else "user",
-            "vartype": "string",
-            "source": "default" if settings[name] == VARIABLES[name.lower()].default else "session",
-            "boot_val": VARIABLES[name.lower()].default,
-            "reset_val": VARIABLES[name.lower()].default,
-            "pending_restart": False,
-        }
-        for name in settings
-    ]
+    rows = [_setting(VARIABLES[name.lower()], settings[name]) | {"name": name} for name in settings]
     return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_settings"]))
+
+
+def _setting(variable: Variable, value: str) -> dict[str, object]:
+    parse = variable.parse
+    default = parse.count(variable.default) if isinstance(parse, Quantity) else variable.default
+    return {
+        "setting": parse.count(value) if isinstance(parse, Quantity) else value,
+        "unit": (parse.unit or None) if isinstance(parse, Quantity) else None,
+        "category": "Tidewire",
+        "context": "internal" if variable.fixed else "user",
+        "vartype": "integer" if isinstance(parse, Quantity) else _SETTING_TYPES.get(parse, "string"),
+        "source": "default" if value == variable.default else "session",
+        "boot_val": default,
+        "reset_val": default,
+        "pending_restart": False,
+    }
+
+
+_SETTING_TYPES: dict[Callable[[str], str], str] = {parse_boolean: "bool", parse_cost: "real"}
 
 
 def _activity(context: Context) -> pa.Table:

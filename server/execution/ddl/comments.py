@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
+
 from catalog.objects.relations import Relation
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.execution.ddl.foreign_keys import constraint_names
 from server.execution.ddl.named_objects import altered_object
 from server.execution.names import find_item
 from server.session_state.context import Context
-from server.sql.grammar.statements.objects import CommentOn
+from server.sql.grammar.statements.objects import CommentOn, CommentOnConstraint
 from server.sql.grammar.statements.parts import Name
 
 BYTES_MAX = 1_048_576
@@ -20,12 +25,15 @@ LONG_CHARS_MAX = 16_777_216
 """The length of all longer comments together."""
 
 
-def comment(context: Context, statement: CommentOn) -> CatalogState:
+def comment(context: Context, statement: CommentOn | CommentOnConstraint) -> CatalogState:
     """Executes COMMENT ON. An empty comment removes the comment, as in PostgreSQL."""
     if statement.comment is not None and len(statement.comment.encode()) > BYTES_MAX:
         message = f"comment is too long: {len(statement.comment.encode())} bytes"
         raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message, detail=f"A comment can have at most {BYTES_MAX} bytes.")
-    after = _commented(context, statement)
+    if isinstance(statement, CommentOnConstraint):
+        after = _commented_constraint(context, statement)
+    else:
+        after = _commented(context, statement)
     if len(statement.comment or "") > LONG_CHARS and _long_chars(after) > LONG_CHARS_MAX:
         raise PgError(
             SqlState.PROGRAM_LIMIT_EXCEEDED,
@@ -37,7 +45,30 @@ def comment(context: Context, statement: CommentOn) -> CatalogState:
 
 
 def _long_chars(state: CatalogState) -> int:
-    return sum(len(text) for text in state.comments.values() if len(text) > LONG_CHARS)
+    tables = list(state.items_of(Table))
+    of_constraints = chain(
+        (key.comment or "" for table in tables for key in table.keys),
+        (check.comment or "" for table in tables for check in table.checks),
+        (key.comment or "" for table in tables for key in table.foreign_keys),
+    )
+    return sum(len(text) for text in chain(state.comments.values(), of_constraints) if len(text) > LONG_CHARS)
+
+
+def _commented_constraint(context: Context, statement: CommentOnConstraint) -> CatalogState:
+    """PgError 42704 if the table has no such constraint."""
+    table, name, text = find_item(context, statement.table), statement.constraint.name, statement.comment or None
+    if not isinstance(table, Table) or name not in constraint_names(table):
+        message = f'constraint "{name}" for table "{table.name}" does not exist'
+        raise PgError(SqlState.UNDEFINED_OBJECT, message)
+    privileges.require_owner(context.state, context.role, table)
+    return context.state.with_item(
+        replace(
+            table,
+            keys=tuple(replace(key, comment=text) if key.name == name else key for key in table.keys),
+            checks=tuple(replace(check, comment=text) if check.name == name else check for check in table.checks),
+            foreign_keys=tuple(replace(key, comment=text) if key.name == name else key for key in table.foreign_keys),
+        )
+    )
 
 
 def _commented(context: Context, statement: CommentOn) -> CatalogState:

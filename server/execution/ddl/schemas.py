@@ -27,7 +27,7 @@ def create(context: Context, statement: CreateSchema) -> CatalogState:
         raise PgError(SqlState.INVALID_CATALOG_NAME, f'database "{database_name}" does not exist')
     if name.startswith(("pg_", "mz_")):
         raise PgError(
-            SqlState.INVALID_SCHEMA_NAME,
+            SqlState.RESERVED_NAME,
             f'unacceptable schema name "{name}"',
             detail='The prefixes "pg_" and "mz_" are reserved for system schemas.',
         )

@@ -128,7 +128,7 @@ def _copied_checks(context: Context, statement: CreateTable) -> tuple[Check, ...
             if check.name in copied:
                 message = f'constraint "{check.name}" for relation "{statement.name.parts[-1]}" already exists'
                 raise PgError(SqlState.DUPLICATE_OBJECT, message)
-            copied[check.name] = replace(check, is_valid=True)
+            copied[check.name] = replace(check, is_valid=True, comment=check.comment if part.comments else None)
     return tuple(copied.values())
 
 

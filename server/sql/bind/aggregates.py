@@ -12,7 +12,17 @@ from server.sql.bind.binder import Binder
 from server.sql.bind.calls import call_of, check_available, operator, placed_at, polymorphic
 from server.sql.bind.keys import groupable, sort_key
 from server.sql.bind.written_calls import WrittenCall
-from server.sql.expressions import Aggregate, Call, ColumnRef, Expression, Literal, SortKey, walk
+from server.sql.expressions import (
+    Aggregate,
+    Call,
+    ColumnRef,
+    Expression,
+    SortKey,
+    Subquery,
+    Volatile,
+    contains,
+    walk,
+)
 from server.sql.functions import syntax
 from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.resolve import Resolved
@@ -91,8 +101,8 @@ def _order(
 ) -> tuple[SortKey, ...]:
     """The keys of ORDER BY, or of WITHIN GROUP (ORDER BY ...), whose term is the last argument.
 
-    `coerced`: the arguments with their implicit casts. 0A000 for a fraction of an ordered-set aggregate that is not a
-    constant.
+    `coerced`: the arguments with their implicit casts. 0A000 for a fraction of an ordered-set aggregate that is not the
+    same for all rows.
     """
 
     def sorted_by(expression: Expression) -> Expression:
@@ -104,11 +114,11 @@ def _order(
     if function.name not in ORDERED_SETS:
         return tuple(sort_key(binder, o, sorted_by(binder.expression(o.this, scope))) for o in written.order)
     order = (sort_key(binder, written.order[0], coerced[-1]),)
-    if len(coerced) > 1 and not isinstance(coerced[0], Literal):
+    if len(coerced) > 1 and any(contains(coerced[0], kind) for kind in (ColumnRef, Subquery, Volatile)):
         raise binder.unsupported(
-            f"a fraction of {function.name} that is not a constant",
+            f"a fraction of {function.name} that depends on rows",
             written.tree,
-            hint="Write the fraction as a literal, and call the aggregate once for each fraction.",
+            hint="Write the fraction as a literal or a parameter, or call the aggregate once for each fraction.",
         )
     return order
 

@@ -131,11 +131,11 @@ def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
     (subscript,) = tree.expressions
     if isinstance(subscript, exp.Slice):
         bounds = (
-            Literal(default, INT4) if bound is None else _array_index(binder, bound, scope)
+            Literal(default, INT4) if bound is None else array_index(binder, bound, scope)
             for bound, default in ((subscript.this, 1), (subscript.expression, INT4_MAX))
         )
         return call_of(syntax.SLICE, (array, *bounds), array.type)
-    index = _array_index(binder, subscript, scope)
+    index = array_index(binder, subscript, scope)
     if (group := group_of_match(array, index)) is not None:
         return group
     return Call(syntax.SUBSCRIPT, (array, index), array.type.element, True, array.type.element.precision or 0)
@@ -160,13 +160,14 @@ def _several_subscripts(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expr
         bounds = [subscript.this, subscript.expression] if isinstance(subscript, exp.Slice) else [subscript]
         for bound in bounds:
             if bound is not None:
-                _array_index(binder, bound, scope)
+                array_index(binder, bound, scope)
     if any(isinstance(subscript, exp.Slice) for subscript in subscripts):
         return call_of(syntax.SLICE, (array, Literal(1, INT4), Literal(0, INT4)), array.type)
     return Literal(None, array.type.element)
 
 
-def _array_index(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
+def array_index(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
+    """A subscript of an array. 42804."""
     index = binder.expression(tree, scope)
     try:
         return binder.coerce(index, INT4, ASSIGNMENT)

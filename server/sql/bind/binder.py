@@ -111,10 +111,13 @@ class Binder(Coercer):
         """Whether the expression is the default of an identity column."""
         self.replacements: list[Replacement] = []
         self.root: exp.Expr | None = None
-        """The query whose rows are returned. Only it may lock rows, unless `locks_inputs`."""
-        self.locks_inputs = False
+        """The query whose rows are returned."""
         """The statement is a write, which locks the tables that it reads."""
         self.row_locks: RowLocks | None = None
+        self.adds_key = False
+        """Whether the rows that are returned have `RowLocks.key` as an additional column."""
+        self.locked_keys: set[int] = set()
+        """The ids of columns with the primary keys of the rows that a SELECT with SKIP LOCKED returns."""
         self.volatile_calls: list[str] = []
         """The names of the volatile functions that were called so far."""
         self.volatile_tables: dict[int, CommonTable] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from sqlglot import exp
 
@@ -11,7 +11,18 @@ from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder
 from server.sql.bind.from_item import FromItem
-from server.sql.expressions import ColumnRef, Expression, WindowCall, contains, walk
+from server.sql.expressions import (
+    Call,
+    Column,
+    ColumnRef,
+    Expression,
+    Subquery,
+    SubqueryKind,
+    WindowCall,
+    contains,
+    walk,
+)
+from server.sql.functions.table import OPERATORS
 from server.sql.relations import RowLocks, Scan
 
 
@@ -23,24 +34,60 @@ def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
     clauses: list[exp.Lock] = tree.args["locks"]
     if isinstance(tree.parent, exp.SetOperation):
         raise _not_allowed(clauses[0], "UNION/INTERSECT/EXCEPT")
-    if tree is not binder.root and not binder.locks_inputs:
-        raise binder.unsupported(
-            f"{_name(clauses[0])} in a subquery",
-            tree,
-            hint="Lock the rows in a SELECT of its own, in the same transaction.",
-        )
     if binder.maintained:
         raise binder.unsupported(
-            f"{_name(clauses[0])} in a maintained query",
+            f"{lock_name(clauses[0])} in a maintained query",
             tree,
             hint="Omit the clause: a query that is kept up to date locks no rows.",
         )
     waits = [clause.args.get("wait") for clause in clauses]
     if any(isinstance(wait, exp.Expr) for wait in waits):
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "WAIT"')
-    tables = {id for clause in clauses for id in _tables(binder, clause, source)}
-    other = binder.row_locks or RowLocks(frozenset(), nowait=False, skips=False)
-    return RowLocks(other.tables | tables, other.nowait or True in waits, other.skips or False in waits)
+    tables = frozenset(id for clause in clauses for id in _tables(binder, clause, source))
+    nowait, skips = True in waits, False in waits
+    key = locked_key(binder, tables, source) if skips and not nowait else None
+    found = RowLocks(tables, nowait, skips, None if key is None else key[0])
+    if (other := binder.row_locks) in (None, found):  # a WITH query is bound several times
+        return found
+    return RowLocks(other.tables | tables, other.nowait or nowait, other.skips or skips)
+
+
+def locked_key(binder: Binder, tables: Iterable[ObjectId], source: FromItem) -> tuple[int, Column] | None:
+    """The number and the column of the primary key of the only table that a SELECT locks.
+
+    None for several tables, and if the key is not enforced, or has several columns.
+    """
+    table, *others = tables
+    scans = [node for node in walk(source.relation) if isinstance(node, Scan) and node.id == table]
+    item = binder.context.state.items.get(table)
+    if others or len(scans) != 1 or not isinstance(item, Table):
+        return None
+    number = item.primary_key_column
+    if number is None or scans[0].columns[number] not in source.relation.columns:
+        return None
+    return number, scans[0].columns[number]
+
+
+def is_chosen(condition: Expression, key: ColumnRef, locked: Set[int]) -> bool:
+    """Whether a condition limits a primary key to those of the rows that a SELECT with SKIP LOCKED returns.
+
+    `locked`: `Binder.locked_keys`.
+    """
+    match condition:
+        case Call(function=function, arguments=(left, right)) if function in OPERATORS["="]:
+            return (left == key and _is_locked(right, locked)) or (right == key and _is_locked(left, locked))
+        case Subquery(kind=SubqueryKind.IN, operands=(operand,), relation=relation):
+            return operand == key and relation.columns[0].id in locked
+    return False
+
+
+def _is_locked(expression: Expression, locked: Set[int]) -> bool:
+    match expression:
+        case ColumnRef(column=column):
+            return column.id in locked
+        case Subquery(kind=SubqueryKind.SCALAR, relation=relation):
+            return relation.columns[0].id in locked
+    return False
 
 
 def check_row_locks(tree: exp.Select, expressions: Sequence[Expression], *, aggregated: bool, expanded: bool) -> None:
@@ -68,7 +115,7 @@ def _tables(binder: Binder, clause: exp.Lock, source: FromItem) -> Iterator[Obje
             if entry.table == table.name and isinstance(entry.expression, ColumnRef)
         }
         if not any(entry.table == table.name for entry in source.entries):
-            message = f'relation "{table.name}" in {_name(clause)} clause not found in FROM clause'
+            message = f'relation "{table.name}" in {lock_name(clause)} clause not found in FROM clause'
             raise PgError(SqlState.UNDEFINED_TABLE, message)
         yield from (scan.id for scan in scans if not columns.isdisjoint(column.id for column in scan.columns))
     if not named:
@@ -76,7 +123,8 @@ def _tables(binder: Binder, clause: exp.Lock, source: FromItem) -> Iterator[Obje
         yield from (scan.id for scan in scans if isinstance(items.get(scan.id), Table))
 
 
-def _name(clause: exp.Lock) -> str:
+def lock_name(clause: exp.Lock) -> str:
+    """The words of a clause."""
     match bool(clause.args.get("update")), bool(clause.args.get("key")):
         case True, False:
             return "FOR UPDATE"
@@ -89,4 +137,4 @@ def _name(clause: exp.Lock) -> str:
 
 
 def _not_allowed(clause: exp.Lock, what: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{_name(clause)} is not allowed with {what}")
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{lock_name(clause)} is not allowed with {what}")

@@ -18,7 +18,7 @@ from server.sql.bind.grouping_sets import Groups, group_by
 from server.sql.bind.inherited_order import ordered, with_keys, with_order
 from server.sql.bind.limits import limited
 from server.sql.bind.order import order_terms
-from server.sql.bind.row_locks import check_row_locks, row_locks
+from server.sql.bind.row_locks import check_row_locks, locked_key, row_locks
 from server.sql.bind.select_list import Item, projection, select_list
 from server.sql.bind.shapes import real_names
 from server.sql.bind.windows import named_windows, windowed
@@ -69,7 +69,11 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     is_grouped = groups is not None or having is not None or any(is_aggregated(e, level, inputs) for e in bound)
     if tree.args.get("locks"):
         check_row_locks(tree, bound, aggregated=is_grouped, expanded=bool(sets))
-        binder.row_locks = row_locks(binder, tree, source)
+        binder.row_locks = locks = row_locks(binder, tree, source)
+        if locks.key is not None and (key := locked_key(binder, locks.tables, source)) is not None:
+            binder.locked_keys.add(key[1].id)
+            if tree is binder.root and binder.adds_key:
+                items.append(Item("", ColumnRef(key[1]), tree))
     if is_grouped:
         relation = _grouped(binder, relation, groups or Groups([], [()]), clauses, scope)
     relation, items, order = windowed(binder, relation, clauses.items, clauses.order)
@@ -83,7 +87,11 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
         relation = _ordered(binder, relation, items, order) if order else projection(binder, relation, items)
     else:
         relation = distinct_rows(binder, relation, items, order, tree)
-    return limited(binder, relation, tree, scope)
+    limit = limited(binder, relation, tree, scope)
+    if known := binder.locked_keys:
+        outputs = zip((item.expression for item in items), limit.columns, strict=False)
+        known |= {column.id for e, column in outputs if isinstance(e, ColumnRef) and e.column.id in known}
+    return limit
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from server.sql import expressions as ex
 from server.sql.bind.binder import Binder, query_form
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.bind.order import ordered_output
+from server.sql.bind.row_locks import lock_name
 from server.sql.expressions import Column, Expression
 from server.sql.relations import Relation, Values
 from server.sql.scope import Scope, in_clause
@@ -50,6 +51,9 @@ def values(binder: Binder, rows: Sequence[Sequence[Expression]], keep_unknown: b
 
 @query_form(exp.Values)
 def values_query(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown: bool) -> Relation:
-    """VALUES (...), (...) ORDER BY ... LIMIT ..."""
+    """VALUES (...), (...) ORDER BY ... LIMIT ... PgError 0A000 with FOR UPDATE."""
+    for clause in tree.args.get("locks") or ():
+        message = f"{lock_name(clause)} cannot be applied to VALUES"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
     scope = with_common_tables(binder, tree, scope)
     return ordered_output(binder, written_values(binder, tree, scope, keep_unknown), tree, scope)

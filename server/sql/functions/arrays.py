@@ -13,6 +13,7 @@ from server.sql.functions.json import order_key as json_order
 from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, row
 
 ELEMENTS_MAX = (1 << 27) - 1
+FILLED_MAX = 1_000_000  # the NULLs that an assignment to an element behind the array can add
 _NATIVE = frozenset(("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "date", "time",
                      "timestamp", "timestamptz", "uuid", "bytea"))  # fmt: skip
 
@@ -276,3 +277,27 @@ def element_at(array: list[Any], index: int) -> Any:
 def elements_between(array: list[Any], first: int, last: int) -> list[Any]:
     """array[first:last]"""
     return array[max(first, 1) - 1 : max(last, 0)]
+
+
+def _with_element(array: list[Any] | None, index: int | None, value: Any) -> list[Any]:
+    """The array after array[index] = value. NULLs fill the gap behind a shorter array."""
+    if index is None:
+        message = "array subscript in assignment must not be null"
+        raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, message)
+    changed = list(array or ())
+    if index < 1 or (not changed and index > 1):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "an array whose first subscript is not 1 is not supported",
+            hint="Assign the whole array.",
+        )
+    if index > len(changed) + FILLED_MAX:
+        message = f"array size exceeds the maximum allowed ({ELEMENTS_MAX})"
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+    changed += [None] * (index - len(changed))
+    changed[index - 1] = value
+    return changed
+
+
+row(GRAMMAR, "set element", "anyarray int4 anyelement", "anyarray", nulls=Nulls.MAYBE, python=_with_element)
+(SET_ELEMENT,) = GRAMMAR["set element"]

@@ -260,7 +260,7 @@ def literal(argument: Expression, what: str) -> object:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"{what} that is not a constant is not supported",
-            hint="Write it as a literal, or with CASE for each of its values.",
+            hint="Write it as a literal or a parameter, or with CASE for each of its values.",
         )
     return argument.value
 

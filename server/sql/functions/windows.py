@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.expressions import Expression, Literal
+from server.sql.expressions import Cast, Expression, Literal, Parameter
 from server.sql.functions.table import (
     FUNCTIONS,
     Kind,
@@ -24,22 +24,32 @@ def _window(
 
 
 def _positive(index: int, what: str, state: SqlState) -> Prepare:
-    """A `prepare` that requires the argument at `index` to be a constant greater than zero."""
+    """A `prepare` that requires the argument at `index` to be a constant or a parameter greater than zero."""
 
     def prepare(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        value = literal(args[index], f"an {what}")
-        assert isinstance(value, int)
-        if value <= 0:
+        value = _constant(args[index], f"an {what}")
+        if value is not None and value <= 0:
             raise PgError(state, f"{what} must be greater than zero")
         return args
 
     return prepare
 
 
+def _constant(argument: Expression, what: str) -> int | None:
+    """The value of a constant. None for a parameter that is not bound yet: the call is prepared again when it is."""
+    argument = argument.operand if isinstance(argument, Cast) else argument
+    if isinstance(argument, Parameter):
+        return None
+    value = literal(argument, what)
+    assert isinstance(value, int)
+    return value
+
+
 def _known_offset(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """Spark requires a constant. It is clamped to 32 bits, which exceeds the distance of any row."""
-    value = literal(args[1], "an offset of lag or lead")
-    assert isinstance(value, int)
+    value = _constant(args[1], "an offset of lag or lead")
+    if value is None:
+        return args
     bound = (1 << 31) - 1
     return (args[0], Literal(min(max(value, -bound), bound), args[1].type), *args[2:])
 

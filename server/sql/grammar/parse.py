@@ -25,7 +25,7 @@ from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
-from server.sql.grammar.rules.maintenance import parse_maintain, parse_refresh, parse_reindex
+from server.sql.grammar.rules.maintenance import parse_checkpoint, parse_maintain, parse_refresh, parse_reindex
 from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
@@ -62,6 +62,7 @@ _RULES: dict[str, Rule] = {
     "alter": parse_alter,
     "analyze": parse_maintain,
     "begin": parse_begin,
+    "checkpoint": parse_checkpoint,
     "close": parse_close,
     "comment": parse_comment,
     "commit": parse_commit,
@@ -112,7 +113,6 @@ _DESCRIBE = "SHOW COLUMNS FROM lists the columns of a relation. SHOW CREATE show
 # Statements of PostgreSQL, Materialize and RisingWave that Tidewire lacks, with the hint for each.
 _UNSUPPORTED = {
     "call": _BLOCK,
-    "checkpoint": "Every acknowledged commit is on disk.",
     "cluster": "CREATE INDEX makes lookups by a key fast.",
     "desc": _DESCRIBE,
     "describe": _DESCRIBE,

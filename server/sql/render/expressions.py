@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -37,7 +38,7 @@ from server.sql.functions import worker
 from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.sort_forms import sort_form
 from server.sql.functions.syntax import AND, NOT, OR
-from server.sql.functions.table import Function, Let, Nulls, let
+from server.sql.functions.table import Function, Kind, Let, Nulls, let
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.trees import too_complex
 from server.sql.infinities import has_infinities
@@ -278,7 +279,16 @@ class ExpressionRenderer(ABC):
             parts.append("ORDER BY NULL")  # Spark requires an order for these functions
         if call.frame:
             parts.append(call.frame)
-        return self._aggregate(call.call, f" OVER ({' '.join(parts)})")
+        called = call.call
+        if called.function.kind is Kind.WINDOW and called.function.prepare is not None:
+            arguments = tuple(transform(argument, self._bound) for argument in called.arguments)
+            called = replace(called, arguments=called.function.prepare(arguments))
+        return self._aggregate(called, f" OVER ({' '.join(parts)})")
+
+    def _bound(self, node: object) -> Literal | None:
+        """The value of a parameter. None for other expressions, and if the value is not known yet."""
+        bound = self.bind(node) if isinstance(node, Parameter) else None
+        return bound if isinstance(bound, Literal) else None
 
     def conjunct(self, condition: Expression) -> str:
         """A condition of WHERE. In WHERE, unlike elsewhere, Spark's IN and NOT IN (query) treat NULL correctly."""

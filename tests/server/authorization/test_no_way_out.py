@@ -118,7 +118,6 @@ SET enable_external_access = true
 SET extension_directory = '{file}'
 SET temp_directory = '{file}'
 SET VARIABLE x = 1
-CHECKPOINT
 """
 
 POSTGRES = """

@@ -9,7 +9,7 @@ import pytest
 from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError
 from server.coordinator.key_conflicts import Keys
-from server.coordinator.locks import ADD, EXCLUSIVE, TableLocks
+from server.coordinator.locks import ADD, EXCLUSIVE, KEYS, ROWS, TableLocks, Unavailable
 
 A, B = ObjectId("u1"), ObjectId("u2")
 
@@ -106,6 +106,26 @@ async def test_an_owner_extends_its_locks() -> None:
     locks.release([*owned, f"{A} column 1 2"], "owner")
     locks.release(await late, "late")
     assert not locks._locks
+
+
+async def test_keys_of_a_primary_key_do_not_exclude_rows_that_are_added() -> None:
+    locks = TableLocks()
+    first = await locks.acquire_keys(A, Keys(0, frozenset((1, "a b"))), "first", None, ROWS)
+    adding = await locks.acquire([A], ADD, "adding")
+    second = await locks.acquire_keys(A, Keys(0, frozenset((2,))), "second", None, ROWS)
+    assert locks.others(A, 0, "first") == {2}
+    assert locks.others(A, 0, "second") == {1, "a b"}
+    assert locks.others(A, 1, "second") == frozenset()
+    with pytest.raises(Unavailable):
+        await locks.acquire_keys(A, Keys(0, frozenset((1, 3))), "third", 0, ROWS)
+    assert locks.others(A, 0, "second") == {1, "a b"}
+    with pytest.raises(Unavailable):
+        await locks.acquire_keys(A, Keys(0, frozenset((5,))), "third", 0, KEYS)
+    assert await locks.acquire([A], ADD, "first") == (), "it holds the lock already, and ADD does not exclude ROWS"
+    for owned, owner in ((first, "first"), (adding, "adding"), (second, "second")):
+        locks.release(owned, owner)
+    assert not locks._locks
+    assert not locks._keys
 
 
 async def test_a_cycle_of_waits_is_refused_where_it_would_close() -> None:

@@ -180,11 +180,13 @@ def test_they_survive_a_restart_and_show_create_repeats_them(tmp_path: Path) -> 
         for command in TABLES:
             connection.execute(command.encode())
         connection.execute("CREATE SCHEMA other; CREATE TABLE other.c (k int REFERENCES a)")
+        connection.execute("COMMENT ON CONSTRAINT c_k_fkey ON other.c IS 'a reference'")
         before = connection.execute(SHOWN[0].encode()).fetchall()
     server.stop()
     server = ServerThread(tmp_path, PassingEngine())
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         assert connection.execute(SHOWN[0].encode()).fetchall() == before
+        assert connection.execute("SELECT description FROM pg_description").fetchall() == [("a reference",)]
         shown = connection.execute("SHOW CREATE TABLE b").fetchone()
         connection.execute("DROP SCHEMA other CASCADE; DROP TABLE b")
         assert shown is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -443,11 +444,19 @@ def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Connect
         *("SELECT row_number() OVER () FROM l FOR UPDATE", "SELECT generate_series(1, 2) FROM l FOR UPDATE"),
         *("SELECT 1 FROM l HAVING true FOR UPDATE", "START TRANSACTION READ ONLY", "SELECT * FROM l FOR UPDATE"),
         "ROLLBACK",
+        *("SELECT * FROM (SELECT * FROM l FOR UPDATE) x", "SELECT count(*) FROM (SELECT k FROM l FOR SHARE NOWAIT) x"),
+        "SELECT * FROM l WHERE k IN (SELECT k FROM l WHERE v < 5 FOR UPDATE)",
+        "WITH n AS (SELECT k FROM l ORDER BY k LIMIT 1 FOR UPDATE) SELECT l.* FROM l, n WHERE l.k = n.k",
+        "SELECT EXISTS (SELECT 1 FROM l FOR KEY SHARE)",
+        "VALUES (1) FOR UPDATE",
     ):
         assert done(ours, statement) == done(theirs, statement), statement
     for statement in (
-        "SELECT * FROM (SELECT * FROM l FOR UPDATE) x",
-        *("SUBSCRIBE (SELECT * FROM l FOR UPDATE)", "CREATE VIEW w AS SELECT * FROM l FOR UPDATE"),
+        *(
+            "SELECT * FROM (SELECT v FROM l FOR UPDATE SKIP LOCKED) x",
+            "SUBSCRIBE (SELECT * FROM l FOR UPDATE)",
+            "CREATE VIEW w AS SELECT * FROM l FOR UPDATE",
+        ),
         "CREATE MATERIALIZED VIEW w AS SELECT * FROM l FOR UPDATE",
     ):
         assert done(ours, statement) == ("0A000", None), statement
@@ -499,6 +508,122 @@ def test_workers_take_each_job_once(connect: Connect) -> None:
     for thread in threads:
         thread.join(60)
     assert sorted(taken) == list(range(1, jobs + 1))
+
+
+NEXT_JOB = "SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
+
+
+@pytest.mark.parametrize(
+    ("statement", "first"),
+    [
+        (NEXT_JOB, [(3,)]),
+        (NEXT_JOB.replace("SELECT id", "SELECT state"), [("new",)]),
+        (
+            NEXT_JOB.replace("FROM jobs", "FROM jobs JOIN owners USING (owner)").replace("UPDATE", "UPDATE OF jobs"),
+            [(3,)],
+        ),
+        (f"UPDATE jobs SET state = 'done' WHERE id = ({NEXT_JOB}) RETURNING id", [(3,)]),
+        (f"UPDATE jobs j SET state = 'done' WHERE j.id IN ({NEXT_JOB}) RETURNING id", [(3,)]),
+        (f"UPDATE jobs SET state = 'done' FROM ({NEXT_JOB}) n WHERE n.id = jobs.id RETURNING jobs.id", [(3,)]),
+        (
+            f"WITH n AS ({NEXT_JOB.replace('SELECT id', 'SELECT *')}) UPDATE jobs SET state = 'done' FROM n "
+            "WHERE jobs.id = n.id RETURNING jobs.id",
+            [(3,)],
+        ),
+        (f"WITH n AS ({NEXT_JOB}) DELETE FROM jobs WHERE id IN (SELECT id FROM n) RETURNING id", [(3,)]),
+        ("SELECT id FROM jobs WHERE id < 4 ORDER BY id DESC FOR UPDATE SKIP LOCKED", [(3,)]),
+        (f"SELECT state, n.id FROM ({NEXT_JOB.replace('SELECT id', 'SELECT *')}) n", [("new", 3)]),
+        (f"WITH n AS ({NEXT_JOB}) SELECT * FROM n", [(3,)]),
+        ("SELECT id FROM jobs WHERE id = 1 FOR UPDATE SKIP LOCKED", []),
+    ],
+)
+def test_rows_that_others_have_locked_are_skipped(connect: Connect, statement: str, first: list[object]) -> None:
+    """Two blocks take jobs, and another session the next ones, in a block or not. New jobs do not wait."""
+    admin, one, two, other = connect(), connect(), connect(), connect()
+    admin.execute("CREATE TABLE jobs (id int PRIMARY KEY, state text NOT NULL, owner int)")
+    admin.execute("CREATE TABLE owners (owner int PRIMARY KEY)")
+    admin.execute("INSERT INTO owners VALUES (1)")
+    admin.execute("INSERT INTO jobs SELECT n, 'new', 1 FROM generate_series(1, 9) n")
+    for number, block in enumerate((one, two), 1):
+        block.execute("BEGIN; SET lock_timeout = '10s'")
+        assert block.execute(NEXT_JOB).fetchall() == [(number,)]
+    other.execute("SET lock_timeout = '10s'")
+    assert other.execute(statement.encode()).fetchall() == first
+    with other.transaction(force_rollback=True):
+        assert other.execute(NEXT_JOB).fetchone() == (4 if "done" in statement or "DELETE" in statement else 3,)
+        admin.execute("INSERT INTO jobs VALUES (10, 'new', 1)")
+    one.execute("UPDATE jobs SET state = 'done' WHERE id = 1; INSERT INTO jobs VALUES (11, 'new', 1); COMMIT")
+    two.execute("DELETE FROM jobs WHERE id = 2; COMMIT")
+    left = admin.execute("SELECT count(*), min(id), max(id) FROM jobs WHERE state = 'new'").fetchone()
+    assert left == ((8, 4, 11) if "done" in statement or "DELETE" in statement else (9, 3, 11))
+    assert admin.execute("SELECT count(*) FROM pg_locks").fetchone() == (0,)
+
+
+def test_workers_in_blocks_take_each_job_once(connect: Connect) -> None:
+    """Six workers choose a job, work, and mark it in one transaction. None of them fails or stays idle."""
+    admin, jobs, taken = connect(), 30, dict[int, list[int]]()
+    admin.execute("CREATE TABLE jobs (id int PRIMARY KEY, state text NOT NULL)")
+    admin.execute("INSERT INTO jobs SELECT n, 'new' FROM generate_series(1, %s) n", (jobs,))
+
+    def work(session: psycopg.Connection, own: list[int]) -> None:
+        while True:
+            with session.transaction():
+                job = session.execute(NEXT_JOB.encode()).fetchone()
+                if job is None:
+                    return
+                time.sleep(0.05)
+                session.execute("UPDATE jobs SET state = 'done' WHERE id = %s", job)
+            own.append(job[0])
+
+    threads = [threading.Thread(target=work, args=(connect(), taken.setdefault(number, []))) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(job for own in taken.values() for job in own) == list(range(1, jobs + 1))
+    assert all(taken.values())
+
+
+def test_rows_are_skipped_if_the_whole_table_is_locked(connect: Connect) -> None:
+    """A SELECT returns no rows, and a write waits. More rows than can be locked one by one lock the table."""
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE jobs (id int PRIMARY KEY, state text); INSERT INTO jobs VALUES (1, 'new'), (2, 'new')")
+    first.execute("BEGIN; UPDATE jobs SET state = 'old' WHERE state = 'old'")
+    assert second.execute(NEXT_JOB).fetchall() == []
+    second.execute("SET lock_timeout = '100ms'")
+    with pytest.raises(errors.LockNotAvailable):
+        second.execute(f"DELETE FROM jobs WHERE id = ({NEXT_JOB})".encode())
+    first.execute("ROLLBACK; INSERT INTO jobs SELECT n, 'new' FROM generate_series(3, 100) n; BEGIN")
+    assert len(first.execute("SELECT id FROM jobs FOR UPDATE SKIP LOCKED").fetchall()) == 100
+    assert second.execute(NEXT_JOB).fetchall() == []
+    first.execute("COMMIT")
+    assert second.execute(NEXT_JOB).fetchall() == [(1,)]
+
+
+def test_subqueries_lock_rows(connect: Connect) -> None:
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE t (k int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+    first.execute("BEGIN")
+    assert first.execute("SELECT count(*) FROM (SELECT 1 FROM t WHERE k = 1 FOR UPDATE) x").fetchall() == [(1,)]
+    with pytest.raises(errors.LockNotAvailable, match='could not obtain lock on row in relation "t"'):
+        second.execute("SELECT * FROM (SELECT * FROM t WHERE k = 1 FOR UPDATE NOWAIT) x")
+    assert second.execute("SELECT * FROM (SELECT * FROM t WHERE k = 2 FOR UPDATE NOWAIT) x").fetchall() == [(2, 0)]
+    first.execute("COMMIT")
+
+
+def test_rows_are_locked_outside_of_blocks(connect: Connect) -> None:
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE t (k int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+    first.execute("BEGIN; UPDATE t SET v = 1 WHERE k = 1")
+    with pytest.raises(errors.LockNotAvailable, match='could not obtain lock on row in relation "t"'):
+        second.execute("SELECT * FROM t WHERE k = 1 FOR UPDATE NOWAIT")
+    assert second.execute("SELECT * FROM t FOR UPDATE SKIP LOCKED").fetchall() == [(2, 0)]
+    second.execute("SET lock_timeout = '100ms'")
+    with pytest.raises(errors.LockNotAvailable, match="canceling statement due to lock timeout"):
+        second.execute("SELECT * FROM t WHERE k = 1 FOR UPDATE")
+    first.execute("COMMIT")
+    assert second.execute("SELECT * FROM t WHERE k = 1 FOR UPDATE").fetchall() == [(1, 1)]
+    assert first.execute("SELECT count(*) FROM pg_locks").fetchone() == (0,)
 
 
 def test_a_write_with_nowait_does_not_wait(connect: Connect) -> None:

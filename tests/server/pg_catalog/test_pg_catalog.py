@@ -348,7 +348,7 @@ def test_what_is_there_now(tidewire: ServerThread) -> None:
         ]
         connection.execute("SET statement_timeout = '5s'")
         setting = "SELECT setting, source FROM pg_settings WHERE name = 'statement_timeout'"
-        assert connection.execute(setting).fetchone() == ("5s", "session")
+        assert connection.execute(setting).fetchone() == ("5000", "session")
         size = "SELECT pg_table_size('s2.other'::regclass)"
         before = connection.execute(size).fetchone()
         connection.execute("INSERT INTO s2.other VALUES (1, '{}')")
@@ -357,6 +357,19 @@ def test_what_is_there_now(tidewire: ServerThread) -> None:
         assert after is not None
         assert after[0] > before[0]
         assert connection.execute("SELECT count(*) FROM pg_locks").fetchone() == (0,)
+
+
+def test_settings_are_shown_in_their_units(postgres: str, tidewire: ServerThread) -> None:
+    names = "'work_mem', 'lock_timeout', 'enable_seqscan', 'random_page_cost', 'default_statistics_target', 'TimeZone'"
+    shown = f"SELECT name, setting, unit, vartype, source FROM pg_settings WHERE name IN ({names}) ORDER BY name"
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as ours, psycopg.connect(postgres, autocommit=True) as theirs:
+        for statement in ("SET lock_timeout = '1.5s'", "SET work_mem = '1GB'", "SET enable_seqscan = off"):
+            ours.execute(statement.encode())
+            theirs.execute(statement.encode())
+        found, expected = (connection.execute(shown.encode()).fetchall() for connection in (ours, theirs))
+        assert [row[:4] for row in found] == [row[:4] for row in expected]
+        defaults = "SELECT boot_val, reset_val FROM pg_settings WHERE name = 'work_mem'"
+        assert ours.execute(defaults).fetchall() == theirs.execute(defaults).fetchall()
 
 
 def test_the_size_of_a_relation_is_asked_by_its_name(tidewire: ServerThread) -> None:

@@ -484,7 +484,7 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
         ("select distinct array[row('1 day'::interval)] from t", "Group by its columns."),
         ("select jsonb_each('{}')", "Call it in FROM"),
         ("select t.a from t left join t u on (select u.a = t.a)", "in a subquery in FROM"),
-        ("select (select a from t for update)", "in a SELECT of its own"),
+        ("select (select a from t for update skip locked)", "in a SELECT of its own"),
         ("select a, lag(a, a) over (order by a) from t", "as a literal"),
         ("select '[2:3]={1,2}'::int[]", "subscripts begin at 1"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from server.sql.grammar.rules.checks import parse_check, parse_reference
 from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import at_key, parse_key
+from server.sql.grammar.rules.retention import parse_column_parameters, parse_place, parse_storage_parameters
 from server.sql.grammar.rules.sequences import parse_identity, parse_identity_changes
 from server.sql.grammar.rules.tables import EXCLUDE_HINT, parse_column_definition
 from server.sql.grammar.statements.alter_table import (
@@ -18,6 +19,7 @@ from server.sql.grammar.statements.alter_table import (
     DropConstraint,
     DropExpression,
     DropIdentity,
+    NoEffect,
     RenameColumn,
     SetDefault,
     SetIdentity,
@@ -34,8 +36,12 @@ from server.sql.grammar.token_reader import TokenReader
 
 
 def at_table_action(tokens: TokenReader) -> bool:
-    """Whether an action on a column or a constraint follows ALTER TABLE name."""
-    return tokens.at("add", "drop", "alter", "validate")
+    """Whether an action that can be one of a list follows ALTER TABLE name."""
+    if tokens.at("disable", "enable"):
+        return tokens.ahead().value != "row" or tokens.at("disable")
+    if tokens.at("set"):
+        return tokens.ahead().value in ("(", "without", "logged", "unlogged", "tablespace", "access")
+    return tokens.at("add", "drop", "alter", "validate", "cluster", "replica", "reset") or tokens.at_all("no", "force")
 
 
 def parse_alter_table(tokens: TokenReader, start: int, name: Name, exists: bool) -> AlterTable:
@@ -59,6 +65,8 @@ def _parse_action(tokens: TokenReader, table: Name) -> TableAction:
         if tokens.at_statement_end:
             raise tokens.syntax_error()
         raise tokens.not_supported("this action in a list of ALTER TABLE", _ACTION_HINT)
+    if not tokens.at("add", "drop", "alter", "validate"):
+        return _parse_no_effect(tokens)
     match tokens.choose("add", "drop", "alter", "validate"):
         case "add" if _at_constraint(tokens):
             return _parse_add_constraint(tokens)
@@ -84,6 +92,38 @@ def _parse_action(tokens: TokenReader, table: Name) -> TableAction:
             tokens.reject("ALTER CONSTRAINT", "constraint", hint=hint)
             tokens.take("column")
             return _parse_column_action(tokens)
+
+
+def _parse_no_effect(tokens: TokenReader) -> NoEffect:
+    """An action about storage, triggers, rules or replication."""
+    match tokens.choose("set", "reset", "cluster", "replica", "no", "disable", "enable"):
+        case "set" if not tokens.at("("):
+            if tokens.take("without"):
+                tokens.choose("cluster", "oids")
+            elif not parse_place(tokens):
+                tokens.choose("logged", "unlogged")
+        case "set" | "reset":
+            parse_storage_parameters(tokens)
+        case "cluster":
+            tokens.expect("on")
+            return NoEffect("index", tokens.ident())
+        case "replica":
+            tokens.expect("identity")
+            if tokens.take("using"):
+                tokens.expect("index")
+                return NoEffect("index", tokens.ident())
+            tokens.choose("default", "full", "nothing")
+        case "no":
+            tokens.expect("force", "row", "level", "security")
+        case _ if tokens.take("row"):
+            tokens.expect("level", "security")
+        case _:
+            if tokens.at("always", "replica"):
+                tokens.advance()
+            kind = tokens.choose("trigger", "rule")
+            if kind == "rule" or not (tokens.take("all") or tokens.take("user")):
+                return NoEffect(kind, tokens.ident())
+    return NoEffect()
 
 
 def _at_constraint(tokens: TokenReader) -> bool:
@@ -127,12 +167,13 @@ def _parse_column_action(tokens: TokenReader) -> TableAction:
         return DropExpression(column, tokens.if_exists())
     if (changed := parse_identity_changes(tokens)) is not None:
         return SetIdentity(column, *changed)
-    if tokens.at("set", "reset"):
-        raise tokens.not_supported("this action of ALTER COLUMN", _COLUMN_HINT)
-    raise tokens.syntax_error()
-
-
-_COLUMN_HINT = (
-    "Omit it: the storage, compression and statistics of columns cannot be set. "
-    "Actions are SET and DROP of DEFAULT, NOT NULL and IDENTITY, DROP EXPRESSION, and TYPE."
-)
+    match tokens.choose("set", "reset"):
+        case "set" if tokens.take("statistics"):
+            tokens.take("-")
+            tokens.number()
+        case "set" if tokens.at("storage", "compression"):
+            tokens.advance()
+            tokens.ident(not_names=frozenset())
+        case _:
+            parse_column_parameters(tokens)
+    return NoEffect("column", column)

@@ -9,7 +9,6 @@ from server.sql.grammar.rules.built_ins import parse_drop_built_in
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import (
-    UNLOGGED_HINT,
     parse_names,
     parse_object_kind,
     parse_temporary,
@@ -45,6 +44,7 @@ from server.sql.grammar.statements.objects import (
     AlterRename,
     AlterSchema,
     CommentOn,
+    CommentOnConstraint,
     CreateDatabase,
     CreateExtension,
     CreateSchema,
@@ -76,16 +76,13 @@ _MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, Obj
 _WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
 
 
+_ROW_SECURITY = "Grant SELECT on a view with the condition, instead of the table."
 _TABLE_HINTS = {
     "attach": PARTITION_HINT,
-    "cluster": "Omit it: an index finds rows by key.",
     "detach": PARTITION_HINT,
-    "disable": "Omit it: there are no triggers, rules and row security.",
-    "enable": "Omit it: there are no triggers, rules and row security.",
-    "force": "Omit it: there are no triggers, rules and row security.",
+    "enable": _ROW_SECURITY,
+    "force": _ROW_SECURITY,
     "inherit": "A view with UNION ALL has the rows of several tables.",
-    "replica": "Omit it: SUBSCRIBE and sinks send whole rows.",
-    "reset": STORAGE_HINT,
     "set": STORAGE_HINT,
 }
 """What to do instead of an action of ALTER TABLE, by its first word."""
@@ -105,16 +102,16 @@ def _at_rename_column(tokens: TokenReader) -> bool:
     return tokens.at_all("rename", "column") or (tokens.at("rename") and tokens.ahead(2).value == "to")
 
 
-_RECURSIVE_HINT = "Write CREATE VIEW v AS WITH RECURSIVE v (columns) AS (query) SELECT columns FROM v."
-
-
 def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
-    tokens.reject("CREATE UNLOGGED", "unlogged", hint=UNLOGGED_HINT)
+    if not or_replace and tokens.at("unlogged") and tokens.ahead().value in ("table", "sequence"):
+        tokens.advance()  # all tables and sequences are durable
     is_temporary = parse_temporary(tokens)
-    tokens.reject("CREATE RECURSIVE VIEW", "recursive", hint=_RECURSIVE_HINT)
+    if tokens.take("recursive"):
+        tokens.expect("view")
+        return parse_create_view(tokens, start, or_replace, is_temporary, recursive=True)
     if is_temporary:
         if tokens.take("view"):
             return parse_create_view(tokens, start, or_replace, temporary=True)
@@ -289,13 +286,23 @@ def parse_alter(tokens: TokenReader) -> Statement:
     return AlterRename(*tokens.text_from(start), kind, name, new_name, exists)
 
 
-def parse_comment(tokens: TokenReader) -> CommentOn:
+def parse_comment(tokens: TokenReader) -> CommentOn | CommentOnConstraint:
     start = tokens.index
     tokens.expect("comment", "on")
+    if tokens.take("constraint"):
+        constraint = tokens.ident()
+        tokens.expect("on")
+        tokens.reject("COMMENT ON CONSTRAINT of a domain", "domain", hint="A comment on the domain can describe it.")
+        table = tokens.name()
+        return CommentOnConstraint(*tokens.text_from(start), constraint, table, _parse_text(tokens))
     kind = None if tokens.take("column") else parse_object_kind(tokens, "COMMENT ON")
     name = tokens.name(_NAME_PARTS[kind])
     if kind is None and len(name.parts) == 1:
         raise PgError(SqlState.SYNTAX_ERROR, "column name must be qualified", position=name.position)
+    return CommentOn(*tokens.text_from(start), kind, name, _parse_text(tokens))
+
+
+def _parse_text(tokens: TokenReader) -> str | None:
+    """IS 'text' or IS NULL."""
     tokens.expect("is")
-    comment = None if tokens.take("null") else tokens.string()
-    return CommentOn(*tokens.text_from(start), kind, name, comment)
+    return None if tokens.take("null") else tokens.string()

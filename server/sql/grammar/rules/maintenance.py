@@ -29,6 +29,12 @@ def _parse_table(tokens: TokenReader) -> Name:
     return table
 
 
+def parse_checkpoint(tokens: TokenReader) -> Maintain:
+    start = tokens.index
+    tokens.expect("checkpoint")
+    return Maintain(*tokens.text_from(start), "CHECKPOINT", ())
+
+
 def parse_reindex(tokens: TokenReader) -> Reindex:
     """REINDEX [(options)] {INDEX | TABLE | SCHEMA | DATABASE | SYSTEM} [CONCURRENTLY] [name]"""
     start = tokens.index

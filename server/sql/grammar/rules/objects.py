@@ -19,7 +19,6 @@ _REACT = "A materialized view is kept up to date when its tables change, and SUB
 SOURCES_HINT = (
     "Sources are FROM KAFKA, POSTGRES, FILE and LOAD GENERATOR. Debezium writes changes of other databases to Kafka."
 )
-UNLOGGED_HINT = "Omit UNLOGGED: all tables are durable. Temporary tables are dropped when the session ends."
 _BYTES = 'Text is compared by its bytes, as under the collation "C".'
 _CAST = "Write the conversion as an expression, for example in a view."
 _SUBSCRIBE = (
@@ -106,8 +105,6 @@ def unsupported_kind(tokens: TokenReader, verb: str, *kinds: str) -> PgError:
         kind = tokens.token.value
         if kind not in _HINTS:
             hint = "Drop it, and create it again."
-        elif verb.startswith("COMMENT") and kind == "constraint":
-            hint = "A comment on the table can describe its constraints."
         elif verb.startswith("CREATE"):
             hint = _HINTS[kind][0]
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.rules.objects import UNLOGGED_HINT, parse_temporary
+from server.sql.grammar.rules.objects import parse_temporary
 from server.sql.grammar.rules.tables import AS_OF_HINT
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.queries import AsOf, Select
@@ -41,7 +41,8 @@ def _parse_select_into(tokens: TokenReader, start: int) -> CreateTableAs:
     into = tokens.index
     tokens.advance()
     temporary = parse_temporary(tokens)
-    tokens.reject("SELECT INTO an unlogged table", "unlogged", hint=UNLOGGED_HINT)
+    if not temporary:
+        tokens.take("unlogged")  # all tables are durable
     tokens.take("table")
     name = tokens.name()
     rest = tokens.span(query=True)

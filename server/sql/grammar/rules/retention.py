@@ -26,12 +26,29 @@ _STORAGE_PARAMETERS = (
     "autovacuum_enabled",
     "autovacuum_vacuum_scale_factor",
     "autovacuum_vacuum_threshold",
+    "autovacuum_vacuum_insert_scale_factor",
+    "autovacuum_vacuum_insert_threshold",
+    "autovacuum_vacuum_cost_delay",
+    "autovacuum_vacuum_cost_limit",
     "autovacuum_analyze_scale_factor",
     "autovacuum_analyze_threshold",
+    "autovacuum_freeze_max_age",
+    "autovacuum_freeze_min_age",
+    "autovacuum_freeze_table_age",
+    "log_autovacuum_min_duration",
+    "vacuum_index_cleanup",
+    "vacuum_truncate",
     "deduplicate_items",
+    "fastupdate",
+    "gin_pending_list_limit",
+    "pages_per_range",
+    "autosummarize",
+    "buffering",
     "parallel_workers",
     "toast_tuple_target",
+    "user_catalog_table",
 )
+_COLUMN_PARAMETERS = ("n_distinct", "n_distinct_inherited")
 
 
 def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
@@ -43,7 +60,7 @@ def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
         return None
     if tokens.ahead().value == "(" and tokens.ahead(2).value in _STORAGE_PARAMETERS:
         tokens.expect("with")
-        tokens.in_parentheses(lambda: _skip_storage_parameter(tokens))
+        parse_storage_parameters(tokens)
         return None
     if not (tokens.ahead().value == "(" and tokens.ahead(2).value == "retain"):
         if [tokens.ahead(n).value for n in (2, 3)] == ["timestamp", "interval"]:
@@ -57,12 +74,46 @@ def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
     return _parse_retain_history(tokens)
 
 
-def _skip_storage_parameter(tokens: TokenReader) -> None:
+def parse_storage_parameters(tokens: TokenReader) -> None:
+    """(parameter [= value], ...), of a table or an index. PgError 22023 for other parameters."""
+    tokens.in_parentheses(lambda: _skip_parameter(tokens, _STORAGE_PARAMETERS))
+
+
+def parse_column_parameters(tokens: TokenReader) -> None:
+    """As `parse_storage_parameters`, of a column."""
+    tokens.in_parentheses(lambda: _skip_parameter(tokens, _COLUMN_PARAMETERS))
+
+
+def _skip_parameter(tokens: TokenReader, known: tuple[str, ...]) -> None:
     name = tokens.ident()
-    if name.name not in _STORAGE_PARAMETERS:
+    if name.name not in known:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'unrecognized parameter "{name.name}"')
     if tokens.take("="):
+        tokens.take("-")
         tokens.advance()
+
+
+def parse_place(tokens: TokenReader) -> bool:
+    """[TABLESPACE pg_default | ACCESS METHOD heap]. Returns whether it is there. PgError 42704 for other names."""
+    if tokens.take("tablespace"):
+        _require(tokens, "tablespace", "pg_default")
+        return True
+    if tokens.take("access", "method"):
+        _require(tokens, "access method", "heap")
+        return True
+    return False
+
+
+def parse_method(tokens: TokenReader) -> None:
+    """[USING heap]. PgError 42704 for other names."""
+    if tokens.take("using"):
+        _require(tokens, "access method", "heap")
+
+
+def _require(tokens: TokenReader, what: str, only: str) -> None:
+    name = tokens.ident()
+    if name.name != only:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f'{what} "{name.name}" does not exist')
 
 
 def _parse_retain_history(tokens: TokenReader) -> str:

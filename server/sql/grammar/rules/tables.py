@@ -13,7 +13,7 @@ from server.sql.grammar.rules.checks import parse_check, parse_generation, parse
 from server.sql.grammar.rules.collations import parse_collation_of
 from server.sql.grammar.rules.keys import at_key, parse_key
 from server.sql.grammar.rules.objects import parse_with_data
-from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
+from server.sql.grammar.rules.retention import parse_method, parse_place, parse_retain_option
 from server.sql.grammar.rules.sequences import SERIAL_TYPES, parse_identity
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
@@ -49,7 +49,7 @@ def parse_create_table(
     name = tokens.name()
     if not temporary and at_source_table(tokens):
         return parse_create_source_table(tokens, start, name, parse_columns(tokens), exists)
-    if tokens.at("as", "with", "using", "tablespace", "on") or _at_column_names(tokens):
+    if tokens.at("as", "with", "without", "using", "tablespace", "on") or _at_column_names(tokens):
         return _parse_create_table_as(tokens, start, name, exists, temporary)
     tokens.reject("CREATE TABLE OF a type", "of", hint="List the columns.")
     tokens.reject("a partitioned table", "partition", hint=PARTITION_HINT)
@@ -66,9 +66,7 @@ def parse_create_table(
         "INHERITS", "inherits", hint="Repeat the columns. A view with UNION ALL has the rows of several tables."
     )
     tokens.reject("a partitioned table", "partition", hint=PARTITION_HINT)
-    retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
-    on_commit = _parse_on_commit(tokens, temporary)
-    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on", hint=STORAGE_HINT)
+    retain, on_commit = _parse_options(tokens, temporary)
     return CreateTable(
         *tokens.text_from(start),
         name,
@@ -80,6 +78,17 @@ def parse_create_table(
         temporary,
         on_commit,
     )
+
+
+def _parse_options(tokens: TokenReader, temporary: bool) -> tuple[str | None, OnCommit | None]:
+    """[USING heap] [WITH (...) | WITHOUT OIDS] [ON COMMIT ...] [TABLESPACE pg_default]."""
+    parse_method(tokens)
+    retain = None
+    if not tokens.take("without", "oids"):
+        retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
+    on_commit = _parse_on_commit(tokens, temporary)
+    parse_place(tokens)
+    return retain, on_commit
 
 
 def _parse_on_commit(tokens: TokenReader, temporary: bool) -> OnCommit | None:
@@ -102,9 +111,7 @@ def _at_column_names(tokens: TokenReader) -> bool:
 
 def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: bool, temporary: bool) -> CreateTableAs:
     columns = tokens.column_list()
-    retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
-    on_commit = _parse_on_commit(tokens, temporary)
-    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on", hint=STORAGE_HINT)
+    retain, on_commit = _parse_options(tokens, temporary)
     tokens.expect("as")
     tokens.reject("CREATE TABLE AS EXECUTE", "execute", hint="Write the query of the prepared statement.")
     query = tokens.query("with")

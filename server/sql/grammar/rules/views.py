@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.lexer import Kind, words
+from server.sql.grammar.lexer import Kind, quote_identifier, words
 from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import parse_nulls_not_distinct
-from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_in_cluster, parse_with_data
-from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
-from server.sql.grammar.statements.parts import Ident, Name
+from server.sql.grammar.rules.objects import parse_in_cluster, parse_with_data
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_place, parse_retain_option
+from server.sql.grammar.statements.parts import Ident, Name, Query
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView, IndexKey
 from server.sql.grammar.token_reader import TokenReader
 
 
-def parse_create_view(tokens: TokenReader, start: int, or_replace: bool, temporary: bool = False) -> CreateView:
-    exists = tokens.if_not_exists()
+def parse_create_view(
+    tokens: TokenReader, start: int, or_replace: bool, temporary: bool = False, *, recursive: bool = False
+) -> CreateView:
+    exists = not recursive and tokens.if_not_exists()
     name = tokens.name()
     columns = tokens.column_list()
+    if recursive and not columns:
+        raise tokens.syntax_error()
     options = tokens.in_parentheses(lambda: _parse_check_option(tokens)) if tokens.take("with") else ()
     tokens.expect("as")
     query = tokens.query("with")
+    if recursive:
+        query = _recursive(name.parts[-1], columns, query)
+        tokens.reject("WITH CHECK OPTION of a recursive view", "with", hint="Omit it: the view is not updatable.")
     if tokens.take("with"):
         kind = tokens.choose("cascaded", "local") if tokens.at("cascaded", "local") else "cascaded"
         tokens.expect("check", "option")
@@ -28,6 +35,16 @@ def parse_create_view(tokens: TokenReader, start: int, or_replace: bool, tempora
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, 'parameter "check_option" specified more than once')
     check_option = options[0] if options else None
     return CreateView(*tokens.text_from(start), name, columns, query, or_replace, exists, temporary, check_option)
+
+
+def _recursive(name: str, columns: tuple[Ident, ...], query: Query) -> Query:
+    """WITH RECURSIVE name (columns) AS (query) SELECT columns FROM name"""
+    names = ",".join(quote_identifier(column.name) for column in columns)
+    view = quote_identifier(name)
+    head = f"WITH RECURSIVE {view} ({names}) AS ("
+    start = max(query.offset - len(head), 0)  # the query keeps its place in the source, for the positions of errors
+    source = f"{' ' * start}{head}{query.text}\n) SELECT {names} FROM {view}"
+    return Query(TokenReader(source).query().tree, source[start:], start)
 
 
 def _parse_check_option(tokens: TokenReader) -> str:
@@ -77,7 +94,7 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     nulls_not_distinct = unique and parse_nulls_not_distinct(tokens)
     retain = parse_retain_option(tokens, "CREATE INDEX ... WITH")
     tokens.reject("CREATE INDEX ... NULLS", "nulls", hint="NULLS [NOT] DISTINCT is an option of unique indexes.")
-    tokens.reject("CREATE INDEX ... TABLESPACE", "tablespace", hint=TABLESPACE_HINT)
+    parse_place(tokens)
     where = tokens.expression() if tokens.take("where") else None
     text, offset = tokens.text_from(start)
     return CreateIndex(

@@ -82,11 +82,18 @@ def _parse_row_assignment(tokens: TokenReader) -> tuple[Assignment | RowAssignme
 
 def _parse_column_assignment(tokens: TokenReader) -> Assignment:
     column = tokens.ident()
-    tokens.reject("an assignment to an element", "[", hint=_ELEMENT_HINT)
+    subscript: Expr | None = None
+    if tokens.take("["):
+        subscript = tokens.expression("]", ":")
+        tokens.reject("an assignment to a slice", ":", hint=_ELEMENT_HINT)
+        tokens.expect("]")
+        tokens.reject("an assignment to a nested element", "[", ".", hint=_ELEMENT_HINT)
     tokens.expect("=")
     if tokens.take("default"):
+        if subscript is not None:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cannot set an array element to DEFAULT", hint=_ELEMENT_HINT)
         return Assignment(column, None)
-    return Assignment(column, tokens.expression(",", "from", "where", "returning"))
+    return Assignment(column, tokens.expression(",", "from", "where", "returning"), subscript)
 
 
 def parse_delete(tokens: TokenReader) -> Delete:

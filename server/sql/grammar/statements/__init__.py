@@ -37,6 +37,7 @@ from server.sql.grammar.statements.objects import (
     AlterRetention,
     AlterSchema,
     CommentOn,
+    CommentOnConstraint,
     CreateDatabase,
     CreateExtension,
     CreateSchema,
@@ -107,6 +108,7 @@ __all__ = [
     "Begin",
     "CloseCursor",
     "CommentOn",
+    "CommentOnConstraint",
     "Commit",
     "ConstrainDomain",
     "CopyFrom",
@@ -240,6 +242,7 @@ Statement = (
     | AlterSchema
     | RenameConstraint
     | CommentOn
+    | CommentOnConstraint
     | AlterSystem
     | CreateRole
     | AlterRole

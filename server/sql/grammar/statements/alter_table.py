@@ -121,6 +121,17 @@ class DropConstraint:
     cascade: bool
 
 
+@dataclass(frozen=True, slots=True)
+class NoEffect:
+    """An action that is only checked: how rows are stored, and triggers and rules, which tables do not have.
+
+    `kind` of what `name` names: column, index, trigger or rule.
+    """
+
+    kind: str = ""
+    name: Ident | None = None
+
+
 TableAction = (
     AddColumn
     | DropColumn
@@ -136,6 +147,7 @@ TableAction = (
     | AddReference
     | ValidateCheck
     | DropConstraint
+    | NoEffect
 )
 
 

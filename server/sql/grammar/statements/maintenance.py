@@ -9,7 +9,7 @@ from server.sql.grammar.statements.parts import Name, Parsed
 
 @dataclass(frozen=True, slots=True)
 class Maintain(Parsed):
-    """VACUUM or ANALYZE, which is the `tag`. No tables: all of them. It has no effect."""
+    """VACUUM, ANALYZE or CHECKPOINT, which is the `tag`. No tables: all of them. It has no effect."""
 
     tag: str
     tables: tuple[Name, ...]

@@ -183,6 +183,19 @@ class AlterRetention(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class CommentOnConstraint(Definition):
+    """COMMENT ON CONSTRAINT constraint ON table IS comment."""
+
+    tag = "COMMENT"
+
+    if_exists: ClassVar[bool] = False
+
+    constraint: Ident
+    table: Name
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class CommentOn(Definition):
     """COMMENT ON kind name IS comment. `kind` None: a column; `name` is the relation's name and the column's."""
 

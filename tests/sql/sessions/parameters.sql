@@ -1,0 +1,23 @@
+-- Arguments of window functions and ordered-set aggregates that are parameters, as SQLAlchemy sends them.
+CREATE TABLE t (id int PRIMARY KEY, n int, g int);
+INSERT INTO t SELECT i, i * 10, i % 2 FROM generate_series(1, 5) i;
+PREPARE a1(int) AS SELECT id, lag(n, $1) OVER (ORDER BY id), lead(n, $1, -1) OVER (PARTITION BY g ORDER BY id), ntile($1) OVER (ORDER BY id), nth_value(n, $1) OVER (ORDER BY id) FROM t ORDER BY id;
+EXECUTE a1(2);
+EXECUTE a1(1);
+EXECUTE a1(0);
+EXECUTE a1(-1);
+PREPARE a2(smallint) AS SELECT id, lag(n, $1) OVER (ORDER BY id) FROM t ORDER BY id;
+EXECUTE a2(2);
+PREPARE a3 AS SELECT id, lag(n, $1, $2) OVER (ORDER BY id), ntile($3) OVER (ORDER BY id) FROM t WHERE n > $4 ORDER BY id;
+EXECUTE a3(1, 7, 2, 10);
+PREPARE a4(float8) AS SELECT g, percentile_cont($1) WITHIN GROUP (ORDER BY n), percentile_disc($1) WITHIN GROUP (ORDER BY n) FROM t GROUP BY g ORDER BY g;
+EXECUTE a4(0.25);
+EXECUTE a4(1.5);
+EXECUTE a4(NULL);
+PREPARE a5(numeric) AS SELECT percentile_cont($1) WITHIN GROUP (ORDER BY n) FROM t;
+EXECUTE a5(0.4);
+PREPARE a6(float8[]) AS SELECT percentile_cont($1) WITHIN GROUP (ORDER BY n), percentile_disc($1) WITHIN GROUP (ORDER BY id) FROM t;
+EXECUTE a6('{0.25,0.5}');
+PREPARE a8 AS SELECT percentile_cont($1) WITHIN GROUP (ORDER BY n) FROM t;
+EXECUTE a8(0.25);
+SELECT percentile_cont(1 - 0.9) WITHIN GROUP (ORDER BY n), percentile_disc(ARRAY[0.1, 0.2 + 0.1]) WITHIN GROUP (ORDER BY n) FROM t;
