@@ -20,8 +20,9 @@ a session waits for one that waits for it, is refused before it begins.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -67,7 +68,7 @@ class Observed(NamedTuple):
 class _Waiter:
     """An owner that waits for a lock.
 
-    `extends`: it holds the lock in another mode already, and waits until it is the only holder.
+    `extends`: it holds the lock in another mode already. It waits before all that do not.
     """
 
     mode: Mode
@@ -102,6 +103,15 @@ class TableLock:
         ]
         return held + [Observed(name, waiter.mode, waiter.owner, False) for waiter in self._waiting]
 
+    def awaited(self, mode: Mode, owner: Owner) -> Iterator[Owner]:
+        """The holders for which an owner would wait, or waits: those that exclude its mode, or one wanted before it."""
+        modes = {mode}
+        if owner not in self.holders:
+            modes.update(waiter.mode for waiter in itertools.takewhile(lambda each: each.owner != owner, self._waiting))
+        for holder, held in self.holders.items():
+            if holder != owner and any(_exclude(one, other) for one in held for other in modes):
+                yield holder
+
     def covers(self, mode: Mode, owner: Owner) -> bool:
         """Whether the owner holds the lock in a mode that includes this one."""
         return not {mode, EXCLUSIVE}.isdisjoint(self.holders.get(owner, ()))
@@ -124,7 +134,7 @@ class TableLock:
         return True
 
     async def wait(self, mode: Mode, owner: Owner) -> None:
-        """Waits for the lock. An owner that holds it in other modes waits before all others.
+        """Waits for the lock. An owner that holds it in other modes waits for the holders that exclude its mode only.
 
         Call it after `acquire_at_once`, or `extend_at_once`, has returned False.
         """
@@ -159,14 +169,14 @@ class TableLock:
 
     def _grant(self) -> None:
         """Grants the lock to those whose turn it is. Removes cancelled waiters, whose tasks may not have run yet."""
-        while self._waiting and ((first := self._waiting[0]).extends or first.turn.cancelled()):
-            if first.turn.cancelled():
-                self._waiting.popleft()
-                continue
-            if not self.extend_at_once(first.mode, first.owner):
-                return
-            self._waiting.popleft()
-            first.turn.set_result(None)
+        for waiter in [each for each in self._waiting if each.extends]:
+            if waiter.turn.cancelled():
+                self._waiting.remove(waiter)
+            elif self._grant_to(waiter.mode, waiter.owner):
+                self._waiting.remove(waiter)
+                waiter.turn.set_result(None)
+        if self._waiting and self._waiting[0].extends:
+            return
         waiting, self._waiting = self._waiting, deque()
         is_granted = False
         while waiting:
@@ -192,7 +202,7 @@ class TableLocks:
     def __init__(self) -> None:
         self._locks: dict[str, TableLock] = {}
         self._keys: dict[str, dict[str, Any]] = {}  # the values of the keys with a lock, by column and name of the lock
-        self._waits: dict[Owner, TableLock] = {}
+        self._waits: dict[Owner, tuple[TableLock, Mode]] = {}
 
     async def acquire(
         self, tables: Iterable[str], mode: Mode, owner: Owner, timeout_s: float | None = None
@@ -255,14 +265,14 @@ class TableLocks:
     async def _wait(self, lock: TableLock, mode: Mode, owner: Owner, timeout_s: float | None) -> None:
         if timeout_s == 0:
             raise Unavailable
-        if self._leads_to(owner, lock):
+        if self._leads_to(owner, lock, mode):
             raise PgError(
                 SqlState.DEADLOCK_DETECTED,
                 "deadlock detected",
                 detail="The session would wait for a lock of another session, which waits for this one.",
                 hint="The transaction might succeed if retried.",
             )
-        self._waits[owner] = lock
+        self._waits[owner] = lock, mode
         try:
             async with asyncio.timeout(timeout_s):
                 await lock.wait(mode, owner)
@@ -271,23 +281,18 @@ class TableLocks:
         finally:
             del self._waits[owner]
 
-    def _leads_to(self, owner: Owner, lock: TableLock) -> bool:
-        """Whether the wait of this owner for a lock would be part of a cycle.
-
-        Those who wait before it for the same lock wait for its holders, too, and for nobody else.
-        """
+    def _leads_to(self, owner: Owner, lock: TableLock, mode: Mode) -> bool:
+        """Whether the wait of this owner for a lock would be part of a cycle."""
         seen = {owner}
-        waits = [(owner, lock)]
+        waits = [(owner, lock, mode)]
         while waits:
-            waiter, awaited = waits.pop()
-            for holder in awaited.holders:
-                if holder is waiter:
-                    continue
-                if holder is owner:
+            waiter, awaited, wanted = waits.pop()
+            for holder in awaited.awaited(wanted, waiter):
+                if holder == owner:
                     return True
                 if holder not in seen and holder in self._waits:
                     seen.add(holder)
-                    waits.append((holder, self._waits[holder]))
+                    waits.append((holder, *self._waits[holder]))
         return False
 
     def is_waiting(self, owner: Owner) -> bool:

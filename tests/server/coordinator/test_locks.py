@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import ADD, EXCLUSIVE, KEYS, ROWS, TableLocks, Unavailable
+from tests.examples import examples
 
 A, B = ObjectId("u1"), ObjectId("u2")
 
@@ -145,6 +148,75 @@ async def test_a_cycle_of_waits_is_refused_where_it_would_close() -> None:
             locks.release(await waits[number - 1], number - 1)
     locks.release([ObjectId("u9")], "any")
     assert not locks._locks
+
+
+Step = tuple[int, int, str | None]
+"""An owner, a table, and the mode in which the owner locks it; None: the owner releases its locks."""
+
+
+class Owners:
+    """Owners that lock two tables one after the other. An owner that waits does nothing else."""
+
+    def __init__(self, *, finds_deadlocks: bool) -> None:
+        self._locks = TableLocks()
+        if not finds_deadlocks:
+            self._locks._leads_to = lambda *_: False  # type: ignore[method-assign]
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._taken: dict[int, list[str]] = {}
+
+    async def perform(self, step: Step) -> bool:
+        """Returns whether a deadlock was found."""
+        owner, table, mode = step
+        if owner in self.waiting:
+            return False
+        if mode is None:
+            self._locks.release(self._taken.pop(owner, []), owner)
+            await settle()
+            return False
+        self._tasks[owner] = task = asyncio.create_task(self._acquire((A, B)[table], mode, owner))
+        await settle()
+        return task.done() and isinstance(task.exception(), PgError)
+
+    async def _acquire(self, table: str, mode: str, owner: int) -> None:
+        self._taken.setdefault(owner, []).extend(await self._locks.acquire([table], mode, owner))
+
+    @property
+    def waiting(self) -> set[int]:
+        return {owner for owner, task in self._tasks.items() if not task.done()}
+
+    async def end(self) -> set[int]:
+        """Releases the locks of those that do not wait, until all others do. Returns these."""
+        while free := self._taken.keys() - self.waiting:
+            for owner in free:
+                await self.perform((owner, 0, None))
+        stuck = self.waiting
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        return stuck
+
+
+@examples(4000)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from([ADD, ROWS, KEYS, EXCLUSIVE, "other", None])),
+        min_size=5,
+        max_size=14,
+    )
+)
+async def test_exactly_the_waits_that_never_end_are_refused(steps: list[Step]) -> None:
+    owners = Owners(finds_deadlocks=True)
+    refused = None
+    for number, step in enumerate(steps):
+        if await owners.perform(step):
+            refused = number
+            break
+    assert not await owners.end()
+    if refused is not None:
+        without = Owners(finds_deadlocks=False)
+        for step in steps[: refused + 1]:
+            await without.perform(step)
+        assert steps[refused][0] in await without.end()
 
 
 async def test_locks_are_acquired_in_one_order_and_removed_when_idle() -> None:
