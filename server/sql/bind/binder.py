@@ -112,7 +112,6 @@ class Binder(Coercer):
         self.replacements: list[Replacement] = []
         self.root: exp.Expr | None = None
         """The query whose rows are returned."""
-        """The statement is a write, which locks the tables that it reads."""
         self.row_locks: RowLocks | None = None
         self.adds_key = False
         """Whether the rows that are returned have `RowLocks.key` as an additional column."""
