@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from server.http.request_limits import BODY_BYTES_MAX
-from server.http.sql import ARROW, STATEMENTS_MAX
+from server.http.sql import ARROW, SETTINGS_MAX, STATEMENTS_MAX
 from server.http.subscribe import EVENT_STREAM
 
 Schema = dict[str, Any]
@@ -87,6 +87,7 @@ _REQUEST: Schema = {
             "type": "object",
             "description": "Settings of the session, as with SET.",
             "additionalProperties": _STRING,
+            "maxProperties": SETTINGS_MAX,
         },
     },
     "oneOf": [{"required": ["query"]}, {"required": ["statements"]}],

@@ -40,6 +40,7 @@ from server.session_state.row_format import RowFormat
 ARROW = "application/vnd.apache.arrow.stream"
 BUFFER_BYTES = 256 * 1024
 STATEMENTS_MAX = 1_000  # of one request
+SETTINGS_MAX = 1_000  # of one request
 PARAMETERS_MAX = 65_535  # of one statement, as in PostgreSQL
 SHOWN_MAX = 100  # characters of an unknown name in an error
 
@@ -86,6 +87,8 @@ class _Body:
         settings = value.get("settings", {})
         if not isinstance(settings, dict) or not all(isinstance(text, str) for text in settings.values()):
             raise ValueError('"settings" must be an object of strings')
+        if len(settings) > SETTINGS_MAX:
+            raise ValueError(f'"settings" may have at most {SETTINGS_MAX} settings')
         if "database" in settings:
             raise ValueError("the database is a parameter of the query string, not a setting")
         for text in (*settings, *settings.values()):
@@ -131,14 +134,14 @@ def _check_keys(value: Mapping[str, object], known: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number with a fraction or an exponent, as it is written: a float would lose digits."""
+    """A number as it is written: a float would lose digits, and Python limits those of integers."""
 
     text: str
 
 
 def loads(text: str) -> Any:
     """As `json.loads`, with numbers for `parameters_of`."""
-    return json.loads(text, parse_float=_Number)
+    return json.loads(text, parse_int=_Number, parse_float=_Number)
 
 
 def parameters_of(values: object) -> tuple[bytes | None, ...]:

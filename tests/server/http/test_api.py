@@ -83,6 +83,12 @@ def test_statements_are_one_transaction(api: Api) -> None:
     assert len(api.rows("SELECT k FROM t")) == 3
 
 
+def test_numbers_are_passed_on_as_they_are_written(api: Api) -> None:
+    numbers = ["9" * 5_000, "-0", "1.50", "2.5e3"]
+    body = f'{{"query": "SELECT $1::text, $2::text, $3::text, $4::text", "parameters": [{", ".join(numbers)}]}}'
+    assert api.post(body.encode()).json["results"][0]["rows"] == [numbers]
+
+
 def test_an_error_has_all_fields(api: Api) -> None:
     reply = api.post({"query": "SELECT 1; SELECT k, nothing FROM t"})
     assert reply.status == 400
@@ -156,6 +162,7 @@ def test_statements_that_need_another_form_are_refused(api: Api) -> None:
         (b'{"statements": 1}', 400),
         (b'{"query": "SELECT \\u0000"}', 400),
         (b'{"query": "SELECT 1", "settings": {"timezone": 1}}', 400),
+        (json.dumps({"query": "SELECT 1", "settings": {f"a.b{n}": "" for n in range(1_001)}}).encode(), 400),
         (b'{"query": "\xff"}', 400),
         (b'{"query": "SELECT \xed\xa0\x80"}', 400),
         (b'{"query": "SELECT \\ud800"}', 400),
