@@ -242,8 +242,8 @@ def test_types_survive_a_restart(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_sinks_write_labels(passing: Connection, tmp_path: Path) -> None:
-    path = tmp_path / "changes"
+def test_sinks_write_labels(passing: Connection, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("sink") / "changes"
     passing.execute("CREATE TYPE mood AS ENUM ('a', 'c'); CREATE TABLE t (k int, m mood, ms mood[])")
     passing.execute("INSERT INTO t VALUES (1, 'c', '{a,NULL}'), (2, NULL, NULL)")
     passing.execute(f"CREATE SINK s FROM t INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE".encode())

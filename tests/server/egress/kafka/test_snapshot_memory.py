@@ -25,9 +25,11 @@ from server.egress.downstream import Written
 from server.egress.kafka.producer import TopicProducer
 from server.egress.kafka.row_topic import RowTopic
 from server.egress.kafka.schemas import key_columns
+from server.egress.kafka.topic import WrittenTopic
 from server.egress.net_changes import Pairs, paired
 from server.egress.row_messages import Encoder, JsonForm
 from server.egress.sink_kind import SinkDefinition
+from server.ingest.kafka.consumer import TopicConsumer
 
 ROWS = 2_000_000
 COLUMNS = (Column("n", "int8", nullable=False), Column("v", "text"))
@@ -73,6 +75,7 @@ def row_topic(
     definition = SinkDefinition("s", "t", COLUMNS, {"broker": "none"}, given, format, key)
     topic = RowTopic(definition, Written(), scratch=scratch)
     topic._producer = cast(TopicProducer, producer)
+    topic._written_topic = WrittenTopic(cast(TopicConsumer, None), 1, None)
     keys = JsonForm(key_columns(definition)) if key else None
     topic._encoder = Encoder(envelope, definition.key_positions, keys, JsonForm(definition.encoded_columns))
     return topic
