@@ -25,7 +25,7 @@ from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
 from server.execution.drop_built_in import drop_built_in
-from server.execution.extensions import create_extension
+from server.execution.extensions import comment_on_extension, create_extension
 from server.execution.lock_tables import lock_tables
 from server.execution.maintenance import maintain, refresh, reindex
 from server.execution.names import find_item
@@ -144,6 +144,8 @@ class Dispatcher:
                 raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
             case s.CreateExtension(), _:
                 return create_extension(context, statement)
+            case s.CommentOnExtension(), _:
+                return comment_on_extension(statement)
             case s.DropBuiltIn(), _:
                 return drop_built_in(context, statement)
             case s.DoBlock(), _:

@@ -45,6 +45,7 @@ from server.sql.grammar.statements.objects import (
     AlterSchema,
     CommentOn,
     CommentOnConstraint,
+    CommentOnExtension,
     CreateDatabase,
     CreateExtension,
     CreateSchema,
@@ -286,9 +287,13 @@ def parse_alter(tokens: TokenReader) -> Statement:
     return AlterRename(*tokens.text_from(start), kind, name, new_name, exists)
 
 
-def parse_comment(tokens: TokenReader) -> CommentOn | CommentOnConstraint:
+def parse_comment(tokens: TokenReader) -> CommentOn | CommentOnConstraint | CommentOnExtension:
     start = tokens.index
     tokens.expect("comment", "on")
+    if tokens.take("extension"):
+        extension = tokens.ident()
+        _parse_text(tokens)
+        return CommentOnExtension(*tokens.text_from(start), extension)
     if tokens.take("constraint"):
         constraint = tokens.ident()
         tokens.expect("on")

@@ -38,6 +38,7 @@ from server.sql.grammar.statements.objects import (
     AlterSchema,
     CommentOn,
     CommentOnConstraint,
+    CommentOnExtension,
     CreateDatabase,
     CreateExtension,
     CreateSchema,
@@ -109,6 +110,7 @@ __all__ = [
     "CloseCursor",
     "CommentOn",
     "CommentOnConstraint",
+    "CommentOnExtension",
     "Commit",
     "ConstrainDomain",
     "CopyFrom",
@@ -203,6 +205,7 @@ Statement = (
     | CreateDatabase
     | CreateSchema
     | CreateExtension
+    | CommentOnExtension
     | DoBlock
     | CreateTable
     | CreateTableAs

@@ -68,6 +68,13 @@ class CreateExtension(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
+class CommentOnExtension(Parsed):
+    """COMMENT ON EXTENSION. The comment has no effect."""
+
+    name: Ident
+
+
+@dataclass(frozen=True, slots=True)
 class DropObjects(Definition):
     """Database names have one part, schema names one or two.
 
