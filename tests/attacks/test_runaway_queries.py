@@ -188,13 +188,20 @@ def test_tasks_of_cancelled_queries_do_not_keep_the_memory(tmp_path: Path) -> No
 def test_many_long_queries_do_not_fill_the_memory(tmp_path: Path) -> None:
     """Spark's plan of each takes 9 MB of the heap, and the code that it generates 6 MB. It keeps both."""
     server = ServerProcess(tmp_path, "--spark-memory", "512MB")
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute("CREATE TABLE narrow (a int, b int, c int)")
-        connection.execute("INSERT INTO narrow VALUES (1, 2, 3)")
-        spark = {child.pid for child in psutil.Process(server.process.pid).children() if child.name() == "java"}
-        for number in range(35):
-            columns = ", ".join(f"a + b * {n} + c * {number}" for n in range(1_500))
-            for _ in range(2):
-                assert len(connection.execute(f"SELECT {columns} FROM narrow WHERE b > a".encode()).fetchall()) == 1
-        assert spark == {child.pid for child in psutil.Process(server.process.pid).children() if child.name() == "java"}
-    server.stop()
+
+    def jvms() -> set[int]:
+        return {child.pid for child in psutil.Process(server.process.pid).children() if child.name() == "java"}
+
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE narrow (a int, b int, c int)")
+            connection.execute("INSERT INTO narrow VALUES (1, 2, 3)")
+            before = jvms()
+            for number in range(35):
+                columns = ", ".join(f"a + b * {n} + c * {number}" for n in range(1_500))
+                for _ in range(2):
+                    found = connection.execute(f"SELECT {columns} FROM narrow WHERE b > a".encode()).fetchall()
+                    assert len(found) == 1
+            assert jvms() == before
+    finally:
+        server.stop()
