@@ -22,8 +22,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from catalog.ids import ObjectId
@@ -228,24 +229,28 @@ class TableLocks:
         self, table: ObjectId, keys: Keys, owner: Owner, timeout_s: float | None = None, mode: Mode | None = None
     ) -> tuple[str, ...]:
         """Locks keys of a table, as `acquire`. `mode`: ROWS or KEYS if their column is the table's primary key."""
-        column = f"column {keys.column}"
-        names = {f"{table} {column} {value!r}": value for value in keys.values}
-        wanted = [(table, mode or column), *((name, EXCLUSIVE) for name in sorted(names))]
-        taken = await self._acquire(wanted, owner, timeout_s)
-        if names:
-            known = self._keys.setdefault(f"{table} {column}", {})
-            known.update((name, names[name]) for name in taken if name in names)
-        return taken
+        column = f"{table} column {keys.column}"
+        values = {f"{column} {value!r}": value for value in keys.values}
+        wanted = [(table, mode or f"column {keys.column}"), *((name, EXCLUSIVE) for name in sorted(values))]
+        return await self._acquire(wanted, owner, timeout_s, column, values)
 
-    def others(self, table: ObjectId, column: int, owner: Owner) -> frozenset[Any]:
+    def keys_of_others(self, table: ObjectId, column: int, owner: Owner) -> frozenset[Any]:
         """Returns the keys, values of a column of a table, that other owners have locked."""
         known = self._keys.get(f"{table} column {column}", {})
         return frozenset(value for name, value in known.items() if self._locks[name].holders.keys() != {owner})
 
     async def _acquire(
-        self, wanted: Iterable[tuple[str, Mode]], owner: Owner, timeout_s: float | None
+        self,
+        wanted: Iterable[tuple[str, Mode]],
+        owner: Owner,
+        timeout_s: float | None,
+        column: str = "",
+        values: Mapping[str, Any] = MappingProxyType({}),
     ) -> tuple[str, ...]:
-        """`wanted`: in an order that is the same for all callers, so that single statements cause no deadlock."""
+        """`wanted`: in an order that is the same for all callers, so that single statements cause no deadlock.
+
+        `values`: the keys, values of `column`, by the names of their locks.
+        """
         taken: list[str] = []
         try:
             for name, mode in wanted:
@@ -257,6 +262,8 @@ class TableLocks:
                     await self._wait(lock, mode, owner, timeout_s)
                 if not is_held:
                     taken.append(name)
+                if name in values:  # at once, since the owner may wait for its next key
+                    self._keys.setdefault(column, {})[name] = values[name]
         except BaseException:
             self.release(taken, owner)
             raise

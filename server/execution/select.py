@@ -130,7 +130,7 @@ async def _locked_rows(
     before = len(context.transaction.locked)
     for _ in range(LOCK_ATTEMPTS_MAX):
         with latest_time(context, query) as time:
-            taken = Keys(key, context.coordinator.locks.others(table, key, context))
+            taken = Keys(key, context.coordinator.locks.keys_of_others(table, key, context))
             given = {table: await _without(context, query, table, time, taken, parameters)} if taken.values else {}
             rows = await rows_at(context, query, time, parameters, given=given)
         keys: Keys | None = Keys.of(key, rows.column(number).drop_null())
