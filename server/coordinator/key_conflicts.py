@@ -40,10 +40,11 @@ class Keys:
     def others(self, rows: pa.Table) -> pa.Table:
         """The rows that have none of these keys."""
         column = _plain(rows.column(self.column))
-        values = pa.array([math.nan if value == "NaN" else value for value in self.values], column.type)
+        values: list[Any] = list(self.values)
         if pa.types.is_floating(column.type):
+            values = [math.nan if value == "NaN" else value for value in values]
             column = pc.add(column, pa.scalar(0.0, column.type))  # 0.0 for -0.0
-        return rows.filter(pc.invert(pc.is_in(column, value_set=values)))
+        return rows.filter(pc.invert(pc.is_in(column, value_set=pa.array(values, column.type))))
 
 
 def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -22,8 +22,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from catalog.ids import ObjectId
@@ -40,12 +41,12 @@ OBSERVED_MAX = 20_000
 Owner = Hashable
 """The holder of locks: a session, which has one transaction at a time."""
 
-
 _TOGETHER = (frozenset((ROWS, ADD)), frozenset((ROWS, KEYS)))
+"""The pairs of different modes that do not exclude each other."""
 
 
 def _exclude(first: Mode, second: Mode) -> bool:
-    """Whether a holder in one mode makes others wait that want the other mode."""
+    """Whether an owner that wants one mode waits for a holder of the other mode."""
     if first == second:
         return first == EXCLUSIVE
     return frozenset((first, second)) not in _TOGETHER
@@ -80,15 +81,15 @@ class _Waiter:
 class TableLock:
     """A lock with modes, granted in order of arrival. Cancel safety: a waiter leaves the queue.
 
-    When the first waiter gets it, so do all whose modes its mode and those of the holders do not exclude, except those
-    after an exclusive one.
+    When the first waiter gets it, the other waiters in front of the first exclusive one get it, too, unless a holder
+    excludes their modes.
     """
 
     __slots__ = ("_counts", "_waiting", "holders")
 
     def __init__(self) -> None:
         self.holders: dict[Owner, set[Mode]] = {}
-        self._counts: dict[Mode, int] = {}  # of the holders
+        self._counts: dict[Mode, int] = {}  # the number of holders in each mode
         self._waiting: deque[_Waiter] = deque()
 
     @property
@@ -96,7 +97,7 @@ class TableLock:
         return not self.holders and not self._waiting
 
     def observed(self, name: str) -> list[Observed]:
-        """Returns its holders and those that wait for it."""
+        """Returns its holders, with one of their modes, and those that wait for it."""
         held = [
             Observed(name, EXCLUSIVE if EXCLUSIVE in modes else min(modes), owner, True)
             for owner, modes in self.holders.items()
@@ -104,7 +105,7 @@ class TableLock:
         return held + [Observed(name, waiter.mode, waiter.owner, False) for waiter in self._waiting]
 
     def awaited(self, mode: Mode, owner: Owner) -> Iterator[Owner]:
-        """The holders for which an owner would wait, or waits: those that exclude its mode, or one wanted before it."""
+        """The holders for which an owner waits, or would wait: they exclude its mode, or that of a waiter before it."""
         modes = {mode}
         if owner not in self.holders:
             modes.update(waiter.mode for waiter in itertools.takewhile(lambda each: each.owner != owner, self._waiting))
@@ -169,7 +170,7 @@ class TableLock:
 
     def _grant(self) -> None:
         """Grants the lock to those whose turn it is. Removes cancelled waiters, whose tasks may not have run yet."""
-        for waiter in [each for each in self._waiting if each.extends]:
+        for waiter in list(itertools.takewhile(lambda each: each.extends, self._waiting)):
             if waiter.turn.cancelled():
                 self._waiting.remove(waiter)
             elif self._grant_to(waiter.mode, waiter.owner):
@@ -228,24 +229,28 @@ class TableLocks:
         self, table: ObjectId, keys: Keys, owner: Owner, timeout_s: float | None = None, mode: Mode | None = None
     ) -> tuple[str, ...]:
         """Locks keys of a table, as `acquire`. `mode`: ROWS or KEYS if their column is the table's primary key."""
-        column = f"column {keys.column}"
-        names = {f"{table} {column} {value!r}": value for value in keys.values}
-        wanted = [(table, mode or column), *((name, EXCLUSIVE) for name in sorted(names))]
-        taken = await self._acquire(wanted, owner, timeout_s)
-        if names:
-            known = self._keys.setdefault(f"{table} {column}", {})
-            known.update((name, names[name]) for name in taken if name in names)
-        return taken
+        column = f"{table} column {keys.column}"
+        values = {f"{column} {value!r}": value for value in keys.values}
+        wanted = [(table, mode or f"column {keys.column}"), *((name, EXCLUSIVE) for name in sorted(values))]
+        return await self._acquire(wanted, owner, timeout_s, column, values)
 
-    def others(self, table: ObjectId, column: int, owner: Owner) -> frozenset[Any]:
+    def keys_of_others(self, table: ObjectId, column: int, owner: Owner) -> frozenset[Any]:
         """Returns the keys, values of a column of a table, that other owners have locked."""
         known = self._keys.get(f"{table} column {column}", {})
         return frozenset(value for name, value in known.items() if self._locks[name].holders.keys() != {owner})
 
     async def _acquire(
-        self, wanted: Iterable[tuple[str, Mode]], owner: Owner, timeout_s: float | None
+        self,
+        wanted: Iterable[tuple[str, Mode]],
+        owner: Owner,
+        timeout_s: float | None,
+        column: str = "",
+        values: Mapping[str, Any] = MappingProxyType({}),
     ) -> tuple[str, ...]:
-        """`wanted`: in an order that is the same for all callers, so that single statements cause no deadlock."""
+        """`wanted`: in an order that is the same for all callers, so that single statements cause no deadlock.
+
+        `values`: the keys, values of `column`, by the names of their locks.
+        """
         taken: list[str] = []
         try:
             for name, mode in wanted:
@@ -257,6 +262,8 @@ class TableLocks:
                     await self._wait(lock, mode, owner, timeout_s)
                 if not is_held:
                     taken.append(name)
+                if name in values:  # at once, since the owner may wait for its next key
+                    self._keys.setdefault(column, {})[name] = values[name]
         except BaseException:
             self.release(taken, owner)
             raise

@@ -74,7 +74,7 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
 
 
 async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindings: Bindings) -> bool:
-    """Locks rows for the rest of the block as an UPDATE of them would, and moves the read time to the latest one.
+    """Locks rows for the rest of the transaction as an UPDATE of them would, and moves the read time to the latest one.
 
     All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT. False with SKIP LOCKED
     if another session holds a lock.
@@ -130,7 +130,7 @@ async def _locked_rows(
     before = len(context.transaction.locked)
     for _ in range(LOCK_ATTEMPTS_MAX):
         with latest_time(context, query) as time:
-            taken = Keys(key, context.coordinator.locks.others(table, key, context))
+            taken = Keys(key, context.coordinator.locks.keys_of_others(table, key, context))
             given = {table: await _without(context, query, table, time, taken, parameters)} if taken.values else {}
             rows = await rows_at(context, query, time, parameters, given=given)
         keys: Keys | None = Keys.of(key, rows.column(number).drop_null())
@@ -299,7 +299,7 @@ async def rows_at(
 ) -> pa.Table:
     """The query's rows at `time`. The caller holds `time`. `committed`: without changes of the transaction itself.
 
-    `given`: the rows of relations that exist only in the plan.
+    `given`: the rows of relations that exist only in the plan, or of which the query gets only some rows.
     """
     if plan.volatile is not None and plan.volatile.lower is not None:
         rows_below = await rows_at(context, plan.volatile.lower, time, parameters, committed=committed, given=given)
@@ -311,7 +311,7 @@ async def rows_at(
         found = None if changed else await _indexed(context, plan, view, bindings, time)
         if found is None:
             assert plan.expanded is not None
-            return await rows_at(context, plan.expanded(), time, parameters, committed=committed)
+            return await rows_at(context, plan.expanded(), time, parameters, committed=committed, given=given)
         views[view] = found
 
     async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:

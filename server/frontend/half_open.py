@@ -7,7 +7,7 @@ from typing import Protocol
 
 from server.authentication.failures import network_of
 
-SLOW_S = 1.0  # a client that has not authenticated by then may be disconnected to make room
+SLOW_S = 1.0  # a connection that has no session by then may be ended to make room
 
 
 class Abortable(Protocol):
@@ -17,10 +17,10 @@ class Abortable(Protocol):
 
 
 class HalfOpen:
-    """If there are too many, the port ends an older one for each new connection, by `end_one`.
+    """If there are too many, the port calls `end_one` for each new connection.
 
-    It ends the oldest connection of the address that has most of them, if this has taken longer than SLOW_S. An
-    attacker therefore replaces its own connections, and not those of others.
+    This ends the oldest connection of the network that has most of them, if it is older than SLOW_S. An attacker
+    therefore replaces its own connections, and not those of others.
     """
 
     def __init__(self) -> None:

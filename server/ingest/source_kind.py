@@ -134,7 +134,7 @@ class SourceKind(Protocol):
         ...
 
     async def fixed_options(self, definition: SourceDefinition) -> Mapping[str, str]:
-        """The options of a new source, without those that depend on when they are read. Called after `outputs`."""
+        """The options of a new source. Those that mean something else later are replaced. Called after `outputs`."""
         ...
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:

@@ -22,6 +22,7 @@ from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.bind import Binder, Origin, PlanContext, assigned, origins
+from server.sql.bind.row_locks import scans_of
 from server.sql.coerce import check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
@@ -227,20 +228,20 @@ def plan_query(
 def _finished_query(binder: Binder, query: Query) -> tuple[QueryPlan, int | None]:
     """The plan of a query, and the number of its column with the primary keys of the rows that SKIP LOCKED concerns.
 
-    None without SKIP LOCKED, and if the rows cannot be locked one by one. 0A000 if a subquery has it, but
-    there is no such column.
+    None without SKIP LOCKED, and if the rows cannot be locked one by one, for example because the query reads their
+    table more than once, also where it concerns all rows. 0A000 then if SKIP LOCKED is in a subquery.
     """
     relation = binder.query(query.tree, Scope())
     plan = finished_plan(binder, relation, query)
     locks = plan.row_locks
-    if locks is None or not locks.skips:
+    if locks is None or not locks.skips or not locks.tables:
         return plan, None
-    if query.tree.args.get("locks"):
-        return plan, None if locks.key is None else len(plan.columns)
-    found = (number for number, column in enumerate(relation.columns) if column.id in binder.locked_keys)
-    number = next(found, None) if locks.key is not None else None
-    scans = [node for node in walk(plan.relation) if isinstance(node, Scan) and node.id in locks.tables]
-    if number is None or len(scans) != 1:
+    is_root = bool(query.tree.args.get("locks"))
+    number = None
+    if locks.key is not None and len(scans_of(binder, plan.relation, locks.tables)) == 1:
+        keys = (number for number, column in enumerate(relation.columns) if column.id in binder.locked_keys)
+        number = len(plan.columns) if is_root else next(keys, None)
+    if number is None and not is_root:
         raise binder.unsupported(
             "SKIP LOCKED in a subquery whose rows the query does not identify",
             query.tree,

@@ -245,7 +245,7 @@ def test_expensive_verifiers_delay_no_other_login(server: ServerProcess) -> None
             with psycopg.connect(server.dsn, user="paul", password="right", sslmode="require") as connection:
                 assert connection.execute("SELECT 1").fetchone() == (1,)
             waits.append(time.monotonic() - begun)
-    assert min(waits) < 2  # those of one quarter of a second before it, and not of twenty
+    assert min(waits) < 2  # it waits for one verifier of a quarter of a second, not for twenty
 
 
 def test_guesses_of_one_address_are_limited(server: ServerProcess) -> None:

@@ -14,7 +14,7 @@ import org.apache.spark.util.NonFateSharingCache;
 import scala.Tuple3;
 
 /**
- * Limits the memory of the classes that Spark generates for statements, and keeps together with their source code.
+ * Limits the memory of Spark's cache of the classes that it generates for statements. Their source code is in it, too.
  *
  * Spark limits their number only. An application with hundreds of statements needs hundreds of small classes, which
  * otherwise are compiled again at each execution. A single statement with thousands of expressions has megabytes of
@@ -27,7 +27,7 @@ public class CodeCache {
     private static final Map<?, ?> classes = classes(); // by their source code
     private static long compiled = 0; // number of compilations before the last call of trim()
 
-    /** Removes the classes with the longest source code if all together have too much. */
+    /** Removes the classes with the longest source code while that of all classes is longer than LENGTH_MAX. */
     public static synchronized void trim() {
         long count = CodegenMetrics$.MODULE$.METRIC_COMPILATION_TIME().getCount();
         if (count == compiled) {

@@ -5,8 +5,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * What is known about the statements that the sessions have executed: prepared plans, for the most part. The least
- * recently used are forgotten.
+ * What is known about the statements that the sessions have executed, for most of them a prepared plan. The least
+ * recently used ones are removed.
  *
  * A plan takes 150 to 300 bytes of the heap for each character of the statement and of its tables' schemas. The total
  * length of the keys, which contain these, thus limits the plans to less than a third of the heap, whatever the
@@ -37,7 +37,7 @@ public class StatementCache {
         }
     }
 
-    /** Forgets the statements of a session. */
+    /** Removes the statements of a session. */
     public static synchronized void remove(String session) {
         Iterator<String> keys = known.keySet().iterator();
         while (keys.hasNext()) {

@@ -23,7 +23,7 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions.table import OPERATORS
-from server.sql.relations import RowLocks, Scan
+from server.sql.relations import Relation, RowLocks, Scan
 
 
 def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
@@ -55,17 +55,25 @@ def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
 def locked_key(binder: Binder, tables: Iterable[ObjectId], source: FromItem) -> tuple[int, Column] | None:
     """The number and the column of the primary key of the only table that a SELECT locks.
 
-    None for several tables, and if the key is not enforced, or has several columns.
+    None for several tables, if the SELECT reads the table more than once, and if the key is not enforced, or has
+    several columns.
     """
-    table, *others = tables
-    scans = [node for node in walk(source.relation) if isinstance(node, Scan) and node.id == table]
-    item = binder.context.state.items.get(table)
-    if others or len(scans) != 1 or not isinstance(item, Table):
+    scans = scans_of(binder, source.relation, tables)
+    if len(set(tables)) != 1 or len(scans) != 1:
+        return None
+    item = binder.context.state.items[scans[0].id]
+    if not isinstance(item, Table):
         return None
     number = item.primary_key_column
     if number is None or scans[0].columns[number] not in source.relation.columns:
         return None
     return number, scans[0].columns[number]
+
+
+def scans_of(binder: Binder, relation: Relation, tables: Iterable[ObjectId]) -> list[Scan]:
+    """The scans of these tables, and of views that read them, which an index may have."""
+    state, wanted = binder.context.state, frozenset(tables)
+    return [node for node in walk(relation) if isinstance(node, Scan) and wanted & state.collections((node.id,))]
 
 
 def is_chosen(condition: Expression, key: ColumnRef, locked: Set[int]) -> bool:

@@ -13,7 +13,7 @@ from server.sql.functions.json import order_key as json_order
 from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, row
 
 ELEMENTS_MAX = (1 << 27) - 1
-FILLED_MAX = 1_000_000  # the NULLs that an assignment to an element behind the array can add
+ADDED_MAX = 1_000_000  # elements that an assignment behind the end of an array can add, most of them NULL
 _NATIVE = frozenset(("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "date", "time",
                      "timestamp", "timestamptz", "uuid", "bytea"))  # fmt: skip
 
@@ -291,9 +291,10 @@ def _with_element(array: list[Any] | None, index: int | None, value: Any) -> lis
             "an array whose first subscript is not 1 is not supported",
             hint="Assign the whole array.",
         )
-    if index > len(changed) + FILLED_MAX:
+    if index > len(changed) + ADDED_MAX:
         message = f"array size exceeds the maximum allowed ({ELEMENTS_MAX})"
-        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+        detail = f"An assignment to an element can add at most {ADDED_MAX} elements."
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message, detail=detail)
     changed += [None] * (index - len(changed))
     changed[index - 1] = value
     return changed

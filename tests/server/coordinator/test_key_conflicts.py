@@ -21,7 +21,7 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-3, 3),
     pa.float64(): st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf")]),
     pa.float32(): st.sampled_from([0.0, -0.0, 1.5, float("nan")]),
-    pa.string(): st.sampled_from(["", "a", "b", "a "]),
+    pa.string(): st.sampled_from(["", "a", "b", "a ", "NaN"]),
     pa.decimal128(10, 2): st.sampled_from([Decimal("1.00"), Decimal("-1.50"), Decimal("0.00")]),
     pa.date32(): st.integers(0, 3).map(lambda days: _DAY + datetime.timedelta(days)),
     pa.timestamp("us", "UTC"): st.integers(0, 3),
@@ -42,7 +42,9 @@ def test_a_write_touches_keys_if_it_has_a_row_that_the_condition_selects(data: s
     wanted = pa.array(values, type).unique()
     rows = pa.table([pa.array(data.draw(st.lists(st.none() | TYPES[type], max_size=4)), type)], names=["c0"])
     touched = Write(rows).touches(Keys.of(0, wanted))
-    assert touched == (selected(rows, [(0, wanted)]).num_rows > 0)
+    found = selected(rows, [(0, wanted)]).num_rows
+    assert touched == (found > 0)
+    assert Keys.of(0, wanted).others(rows).num_rows == rows.num_rows - found
 
 
 def test_only_later_writes_of_the_keys_conflict() -> None:

@@ -116,17 +116,31 @@ async def test_keys_of_a_primary_key_do_not_exclude_rows_that_are_added() -> Non
     first = await locks.acquire_keys(A, Keys(0, frozenset((1, "a b"))), "first", None, ROWS)
     adding = await locks.acquire([A], ADD, "adding")
     second = await locks.acquire_keys(A, Keys(0, frozenset((2,))), "second", None, ROWS)
-    assert locks.others(A, 0, "first") == {2}
-    assert locks.others(A, 0, "second") == {1, "a b"}
-    assert locks.others(A, 1, "second") == frozenset()
+    assert locks.keys_of_others(A, 0, "first") == {2}
+    assert locks.keys_of_others(A, 0, "second") == {1, "a b"}
+    assert locks.keys_of_others(A, 1, "second") == frozenset()
     with pytest.raises(Unavailable):
         await locks.acquire_keys(A, Keys(0, frozenset((1, 3))), "third", 0, ROWS)
-    assert locks.others(A, 0, "second") == {1, "a b"}
+    assert locks.keys_of_others(A, 0, "second") == {1, "a b"}
     with pytest.raises(Unavailable):
         await locks.acquire_keys(A, Keys(0, frozenset((5,))), "third", 0, KEYS)
     assert await locks.acquire([A], ADD, "first") == (), "it holds the lock already, and ADD does not exclude ROWS"
     for owned, owner in ((first, "first"), (adding, "adding"), (second, "second")):
         locks.release(owned, owner)
+    assert not locks._locks
+    assert not locks._keys
+
+
+async def test_the_keys_of_an_owner_that_waits_for_another_key_are_known() -> None:
+    locks = TableLocks()
+    first = await locks.acquire_keys(A, Keys(0, frozenset((2,))), "first", None, ROWS)
+    second = asyncio.create_task(locks.acquire_keys(A, Keys(0, frozenset((1, 2))), "second", None, ROWS))
+    await settle()
+    assert locks.keys_of_others(A, 0, "third") == {1, 2}
+    second.cancel()
+    await settle()
+    assert locks.keys_of_others(A, 0, "third") == {2}
+    locks.release(first, "first")
     assert not locks._locks
     assert not locks._keys
 

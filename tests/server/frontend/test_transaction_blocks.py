@@ -600,6 +600,34 @@ def test_rows_are_skipped_if_the_whole_table_is_locked(connect: Connect) -> None
     assert second.execute(NEXT_JOB).fetchall() == [(1,)]
 
 
+def test_only_rows_of_the_locked_table_are_skipped(connect: Connect) -> None:
+    """Other parts of a query have all rows. It locks the table if it reads it twice, also by an index of a view."""
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE jobs (id int PRIMARY KEY, owner int); INSERT INTO jobs VALUES (1, 1), (2, 1), (3, 2)")
+    first.execute("CREATE TABLE owners (owner int); INSERT INTO owners VALUES (1), (2)")
+    first.execute("CREATE VIEW known AS SELECT owner FROM owners; CREATE INDEX ON known (owner)")
+    first.execute("CREATE VIEW seen AS SELECT id FROM jobs; CREATE INDEX ON seen (id)")
+    first.execute("CREATE MATERIALIZED VIEW kept AS SELECT id FROM jobs")
+    by_owner = "SELECT id FROM jobs JOIN known USING (owner) ORDER BY id LIMIT 1 FOR UPDATE OF jobs SKIP LOCKED"
+    lowest = (
+        "SELECT id FROM jobs j WHERE NOT EXISTS (SELECT FROM jobs k WHERE k.owner = j.owner AND k.id < j.id) "
+        "ORDER BY id FOR UPDATE OF j SKIP LOCKED"
+    )
+    by_view = "SELECT id FROM jobs JOIN seen USING (id) ORDER BY id LIMIT 1 FOR UPDATE OF jobs SKIP LOCKED"
+    assert first.execute(lowest).fetchall() == [(1,), (3,)]
+    first.execute("BEGIN")
+    assert first.execute(by_owner).fetchall() == [(1,)]
+    for change in ("", "INSERT INTO owners VALUES (3); UPDATE jobs SET owner = 2 WHERE id = 3"):
+        with second.transaction(force_rollback=True):
+            second.execute(change.encode())
+            assert second.execute(by_owner).fetchall() == [(2,)]
+            assert second.execute(lowest).fetchall() == []
+            assert second.execute(by_view).fetchall() == []
+    for query in ("SELECT 1", "SELECT id FROM kept WHERE id = 1", "SELECT * FROM (SELECT 1 FOR UPDATE SKIP LOCKED) x"):
+        assert len(second.execute(f"{query} FOR UPDATE SKIP LOCKED".encode()).fetchall()) == 1
+    first.execute("COMMIT")
+
+
 def test_subqueries_lock_rows(connect: Connect) -> None:
     first, second = connect(), connect()
     first.execute("CREATE TABLE t (k int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
