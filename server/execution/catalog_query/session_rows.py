@@ -205,7 +205,7 @@ def _copies(context: Context) -> pa.Table:
 
 
 def _locks(context: Context) -> pa.Table:
-    """pg_locks. A locked key is shown as a tuple of its table, without its number."""
+    """pg_locks. Keys, and the turns of SKIP LOCKED queries, are shown as tuples of their table, without a number."""
     rows = []
     for lock in context.coordinator.locks.observed():
         owner = lock.owner
