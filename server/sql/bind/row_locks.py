@@ -114,7 +114,6 @@ def check_row_locks(tree: exp.Select, expressions: Sequence[Expression], *, aggr
 
 def _tables(binder: Binder, clause: exp.Lock, source: FromItem) -> Iterator[ObjectId]:
     """The tables of one clause: those that it names, or all of the FROM clause, also in its subqueries and views."""
-    scans = [node for node in walk(source.relation) if isinstance(node, Scan)]
     named = clause.args.get("expressions")
     for table in named or ():
         columns = {
@@ -125,10 +124,21 @@ def _tables(binder: Binder, clause: exp.Lock, source: FromItem) -> Iterator[Obje
         if not any(entry.table == table.name for entry in source.entries):
             message = f'relation "{table.name}" in {lock_name(clause)} clause not found in FROM clause'
             raise PgError(SqlState.UNDEFINED_TABLE, message)
-        yield from (scan.id for scan in scans if not columns.isdisjoint(column.id for column in scan.columns))
+        lowest = source.relation
+        for node in walk(source.relation):
+            if isinstance(node, Relation) and columns <= {column.id for column in node.columns}:
+                lowest = node
+        yield from _tables_of(binder, lowest)  # a scan, or the query of a view
     if not named:
-        items = binder.context.state.items
-        yield from (scan.id for scan in scans if isinstance(items.get(scan.id), Table))
+        yield from _tables_of(binder, source.relation)
+
+
+def _tables_of(binder: Binder, relation: Relation) -> Iterator[ObjectId]:
+    """The tables of a relation. Views that an index may have are scanned as they are."""
+    state = binder.context.state
+    for node in walk(relation):
+        if isinstance(node, Scan):
+            yield from (id for id in state.collections((node.id,)) if isinstance(state.items.get(id), Table))
 
 
 def lock_name(clause: exp.Lock) -> str:

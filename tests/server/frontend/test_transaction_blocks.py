@@ -600,6 +600,20 @@ def test_rows_are_skipped_if_the_whole_table_is_locked(connect: Connect) -> None
     assert second.execute(NEXT_JOB).fetchall() == [(1,)]
 
 
+@pytest.mark.parametrize("rows", ["v FOR UPDATE", "w FOR UPDATE", "v FOR UPDATE OF v", "w, u FOR UPDATE OF w"])
+def test_the_tables_of_views_are_locked(connect: Connect, rows: str) -> None:
+    """Also if the view has an index, and if the clause names the view."""
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE t (k int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1); CREATE TABLE u (k int)")
+    first.execute("CREATE VIEW v AS SELECT k, n FROM t; CREATE INDEX ON v (k); CREATE VIEW w AS SELECT k, n FROM t")
+    first.execute(f"BEGIN; SELECT * FROM {rows}".encode())
+    second.execute("SET lock_timeout = '50ms'")
+    second.execute("INSERT INTO u VALUES (1)")
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        second.execute("UPDATE t SET n = 2 WHERE k = 1")
+    first.execute("COMMIT")
+
+
 def test_only_rows_of_the_locked_table_are_skipped(connect: Connect) -> None:
     """Other parts of a query have all rows. It locks the table if it reads it twice, also by an index of a view."""
     first, second = connect(), connect()
