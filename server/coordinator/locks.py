@@ -119,13 +119,10 @@ class TableLock:
 
     def acquire_at_once(self, mode: Mode, owner: Owner) -> bool:
         """Whether the lock was granted, because nobody waits for it and no holder excludes the mode."""
-        return not self._waiting and self._grant_to(mode, owner)
+        return not self._waiting and self.extend_at_once(mode, owner)
 
     def extend_at_once(self, mode: Mode, owner: Owner) -> bool:
-        """Whether an owner that holds the lock in other modes was granted this one, too."""
-        return self._grant_to(mode, owner)
-
-    def _grant_to(self, mode: Mode, owner: Owner) -> bool:
+        """Whether the lock was granted, because no holder excludes the mode. The owner may hold it in other modes."""
         own = self.holders.get(owner, ())
         for held, count in self._counts.items():
             if _exclude(held, mode) and count > (held in own):
@@ -173,7 +170,7 @@ class TableLock:
         for waiter in list(itertools.takewhile(lambda each: each.extends, self._waiting)):
             if waiter.turn.cancelled():
                 self._waiting.remove(waiter)
-            elif self._grant_to(waiter.mode, waiter.owner):
+            elif self.extend_at_once(waiter.mode, waiter.owner):
                 self._waiting.remove(waiter)
                 waiter.turn.set_result(None)
         if self._waiting and self._waiting[0].extends:
@@ -184,7 +181,7 @@ class TableLock:
             waiter = waiting.popleft()
             if waiter.turn.cancelled():
                 continue
-            if self._grant_to(waiter.mode, waiter.owner):
+            if self.extend_at_once(waiter.mode, waiter.owner):
                 waiter.turn.set_result(None)
                 is_granted = True
                 continue
