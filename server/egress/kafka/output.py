@@ -34,8 +34,7 @@ class TopicOutput:
         definition, topic = self._definition, self._topic
         is_new = committed is None and not definition.continues
         self._written = written = await WrittenTopic.open(topic, definition.connection, is_new=is_new)
-        if target is not None:
-            await written.check(target)
+        written.check(target)
         count = written.partitions
         # A reader of all partitions then receives messages nearly in their order. librdkafka would choose one partition
         # for all messages of 10 ms. Sinks that write little do not all begin with the same partition.

@@ -83,7 +83,7 @@ class RowTopic:
         is_new = frontier is None
         self._written_topic = topic = await WrittenTopic.open(self._topic, definition.connection, is_new=is_new)
         if last is not None:
-            await topic.check(last.topic_id)
+            topic.check(last.topic_id)
         forms = await key_form(definition), await value_form(definition)
         self._encoder = Encoder(self._envelope, self._key, *forms)
         self._frontier = frontier or Timestamp(0)

@@ -110,13 +110,9 @@ class WrittenTopic:
             await consumer.close()
             raise
 
-    async def check(self, id: str | None) -> None:
-        """PgError if the topic does not exist, or has another id. None: it is not known."""
-        if await self._consumer.partitions() is None:
-            raise _missing(self._consumer.topic)
-        found = await self._consumer.topic_id()
-        self._checked = monotonic()
-        if None not in (id, found) and id != found:
+    def check(self, id: str | None) -> None:
+        """PgError if the sink has written a topic with another id. None: it is not known."""
+        if None not in (id, self.id) and id != self.id:
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 f'topic "{self._consumer.topic}" was deleted and created again',
@@ -125,9 +121,13 @@ class WrittenTopic:
             )
 
     async def check_sometimes(self) -> None:
-        """Once in CHECK_S, `check` with the id that the topic had."""
+        """Once in CHECK_S, PgError if the topic does not exist, or has been created again."""
         if monotonic() >= self._checked + CHECK_S:
-            await self.check(self.id)
+            if await self._consumer.partitions() is None:
+                raise _missing(self._consumer.topic)
+            found = await self._consumer.topic_id()
+            self._checked = monotonic()
+            self.check(found)
 
     async def close(self) -> None:
         await self._consumer.close()
