@@ -517,12 +517,19 @@ def test_the_database_of_a_rule_is_the_one_that_is_used(tmp_path: Path) -> None:
             assert "rejects connection" in client.start("bob", "bob")[-1][1][2]
 
 
-def test_options_do_not_evade_the_rule_of_a_database(tmp_path: Path) -> None:
-    rules = tmp_path / "hba.conf"
+@contextmanager
+def rejecting_secret(directory: Path) -> Iterator[ServerThread]:
+    """A server with the database `secret`, to which its rules admit nobody."""
+    rules = directory / "hba.conf"
     rules.write_text("host secret all all reject\nhost all all 127.0.0.1/32 trust\n")
-    with running(tmp_path, None, hba_file=rules) as server:
+    with running(directory, None, hba_file=rules) as server:
         with connect(server) as connection:
             connection.execute("CREATE DATABASE secret")
+        yield server
+
+
+def test_options_do_not_evade_the_rule_of_a_database(tmp_path: Path) -> None:
+    with rejecting_secret(tmp_path) as server:
         refused = 'parameter "database" cannot be set by options of a connection'
         for options in ("-c database=secret", "--database=secret", "-c DataBase=secret"):
             with pytest.raises(psycopg.OperationalError, match=refused):
@@ -540,11 +547,7 @@ def test_options_do_not_evade_the_rule_of_a_database(tmp_path: Path) -> None:
 
 def test_a_zero_in_a_name_does_not_evade_a_rule(tmp_path: Path) -> None:
     """In a StartupMessage it would end the name, so that the rules would see another name than the session."""
-    rules = tmp_path / "hba.conf"
-    rules.write_text("host secret all all reject\nhost all all 127.0.0.1/32 trust\n")
-    with running(tmp_path, None, hba_file=rules) as server:
-        with connect(server) as connection:
-            connection.execute("CREATE DATABASE secret")
+    with rejecting_secret(tmp_path) as server:
         api = Api(server.http_port)
         query = {"query": "SELECT current_database()"}
         assert api.post(query, "/api/sql?database=secret").status == 401
