@@ -24,9 +24,10 @@ JOINED = "SELECT a.k FROM (SELECT k + 1 AS k FROM t) a JOIN (SELECT k * 2 AS k F
 
 
 class HalfFailingEngine(PassingEngine):
-    """One statement fails at once. The other is cancelled for that reason, and ends when `leaves` is set."""
+    """One statement fails once the other has begun, which is then cancelled and ends when `leaves` is set."""
 
     def __init__(self) -> None:
+        self._has_begun = asyncio.Event()
         self.is_leaving = asyncio.Event()
         self.leaves = asyncio.Event()
 
@@ -34,7 +35,9 @@ class HalfFailingEngine(PassingEngine):
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
     ) -> pa.Table:
         if " * 2" in sql:
+            await self._has_begun.wait()
             raise TypeError("a bug of the engine")
+        self._has_begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
