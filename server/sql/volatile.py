@@ -3,14 +3,16 @@
 Spark may evaluate an expression of a row more than once, so it does not evaluate these. A query that calls them in its
 select list, or a write that calls them for a new value, is divided (`deferred`): the `lower` query has the columns that
 do not depend on the calls, and what the others need. When its rows are there, the calls are evaluated for all of them,
-and then the other columns. The exception is random() in other clauses and in subqueries, where it is Spark's rand().
+and then the other columns. The exception is random() in other clauses, in subqueries and in columns by which the rows
+are sorted, where it is Spark's rand().
 
 Constants are evaluated as a whole, calls included (`Constant`), as long as no call has to wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -33,7 +35,7 @@ from server.sql.expressions import (
     transform,
     walk,
 )
-from server.sql.relations import Aggregate, Join, JoinKind, Limit, Project, Relation, Sort, Values
+from server.sql.relations import Aggregate, Filter, Join, JoinKind, Limit, Project, Relation, Sort, Values, only
 
 VOLATILE: dict[str, tuple[PgType, tuple[tuple[PgType, ...], ...]]] = {
     "nextval": (INT8, ((TEXT,),)),
@@ -126,9 +128,10 @@ def deferred(relation: Relation, new_column: Callable[[Expression], Column]) -> 
         current = current.input
     _check_below(current)
     pending: dict[int, Expression] = {}
+    ordering = _ordering(nodes)
     for node in reversed(nodes):
         if isinstance(node, Project):
-            current, pending = _projected(node, current, pending, new_column)
+            current, pending = _projected(node, current, pending, ordering, new_column)
         else:
             _check_order(node, pending)
             current = Sort(current, node.keys) if isinstance(node, Sort) else Limit(current, node.limit, node.offset)
@@ -143,10 +146,31 @@ def deferred(relation: Relation, new_column: Callable[[Expression], Column]) -> 
     return Deferred(current, columns, tuple(unique.values()))
 
 
+def _ordering(nodes: Sequence[Project | Sort | Limit]) -> set[int]:
+    """The ids of the columns on which a Sort depends. `nodes`: from the topmost on."""
+    found: set[int] = set()
+    for node in nodes:
+        if isinstance(node, Sort):
+            needed = [key.expression for key in node.keys]
+        elif isinstance(node, Project):
+            needed = [e for column, e in zip(node.columns, node.expressions, strict=True) if column.id in found]
+        else:
+            continue
+        found.update(part.column.id for e in needed for part in walk(e) if isinstance(part, ColumnRef))
+    return found
+
+
 def _projected(
-    node: Project, input: Relation, pending: dict[int, Expression], new_column: Callable[[Expression], Column]
+    node: Project,
+    input: Relation,
+    pending: dict[int, Expression],
+    ordering: set[int],
+    new_column: Callable[[Expression], Column],
 ) -> tuple[Project, dict[int, Expression]]:
-    """The lower projection, and the columns that are computed later, by column id."""
+    """The lower projection, and the columns that are computed later, by column id.
+
+    Columns with ids in `ordering` are not computed later if they call only random().
+    """
     columns: list[Column] = []
     expressions: list[Expression] = []
     later: dict[int, Expression] = {}
@@ -176,7 +200,7 @@ def _projected(
         return None
 
     for column, expression in zip(node.columns, node.expressions, strict=True):
-        if _depends(expression, pending):
+        if _depends(expression, pending) and not (column.id in ordering and _is_random(expression, pending)):
             later[column.id] = transform(expression, change)
         else:
             columns.append(column)
@@ -201,14 +225,24 @@ def _depends(expression: Expression, pending: dict[int, Expression]) -> bool:
     return any(_depends(child, pending) for child in children(expression))
 
 
+def _is_random(expression: Expression, pending: dict[int, Expression]) -> bool:
+    """Whether an expression depends on calls of random() only, and not on columns that are computed later."""
+    return not names_any(expression, pending.keys()) and all(call.name == "random" for call in calls_in(expression))
+
+
 def random_placed(relation: Relation) -> Relation:
-    """The relation with random() where Spark accepts it: not in calls of aggregates, nor in conditions of inner joins.
+    """The relation with random() where Spark evaluates it, and once: not in calls of aggregates, nor in conditions of
+    inner joins, nor twice in a node.
 
     The arguments of an aggregate become columns of its input, and conditions of a join a filter of its rows.
     """
     if not calls_in(relation):
         return relation
     new = NewColumns(relation)
+    return _repeated_placed(_moved(relation, new), new)
+
+
+def _moved(relation: Relation, new: NewColumns) -> Relation:
 
     def change(node: Any) -> Any | None:
         match node:
@@ -224,6 +258,45 @@ def random_placed(relation: Relation) -> Relation:
         return None
 
     return transform(relation, change)
+
+
+def _repeated_placed(relation: Relation, new: NewColumns) -> Relation:
+    """The relation with a column for each call of random() that occurs several times in a node, such as in the operand
+    of CASE, or in a select list and in ORDER BY. Spark would evaluate each occurrence."""
+
+    def change(node: Any) -> Any | None:
+        if not isinstance(node, Project | Filter | Aggregate | Sort | Limit):
+            return None
+        nodes = [node]  # and those that sort the rows of a projection
+        while not isinstance(nodes[-1], Filter | Aggregate) and isinstance(nodes[-1].input, Sort | Limit):
+            nodes.append(nodes[-1].input)
+        parts = [part for n in nodes for part in children(n) if part is not n.input]
+        times = Counter(call.number for part in parts for call in _own_calls(part) if call.name == "random")
+        added = {call.number: call for part in parts for call in _own_calls(part) if times[call.number] > 1}
+        if not added:
+            return None
+        columns = {number: new.column("", call) for number, call in added.items()}
+        input = nodes[-1].input
+        below = extended(transform(input, change), {columns[number]: call for number, call in added.items()})
+
+        def inside(part: Any) -> Any | None:
+            if part is input:
+                return below
+            if isinstance(part, Volatile) and part.number in columns:
+                return ColumnRef(columns[part.number])
+            return None if any(part is n for n in nodes) else change(part)
+
+        return only(transform(node, inside), node.columns)
+
+    return transform(relation, change)
+
+
+def _own_calls(part: Any) -> Iterator[Volatile]:
+    """Each occurrence of a call in an expression, but not in the relations of its subqueries."""
+    if isinstance(part, Volatile):
+        yield part
+    for child in part.operands if isinstance(part, Subquery) else children(part):
+        yield from _own_calls(child)
 
 
 def _with_columns_of_calls(node: Aggregate, new: NewColumns) -> Aggregate:

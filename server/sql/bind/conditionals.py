@@ -24,13 +24,16 @@ SAME_TYPE_FORMS: dict[str, Function] = {
 def case_expression(binder: Binder, tree: exp.Case, scope: Scope) -> Expression:
     """CASE, with or without an operand. Its results are cast to their common type. 42804."""
     scope = replace(scope, sets=None)
-    operand = tree.this
+    operand = None if tree.this is None else binder.expression(tree.this, scope)
     conditions: list[Expression] = []
     for branch in tree.args["ifs"]:
         if operand is None:
             conditions.append(binder.condition(branch.this, scope, "CASE/WHEN"))
         else:
-            sides = [binder.expression(operand, scope), binder.expression(branch.this, scope)]
+            # The same nodes in all branches: a volatile call in them is one call. Only an unknown literal or parameter,
+            # which gets its type from the comparison, is bound for each.
+            again = operand.type == UNKNOWN
+            sides = [binder.expression(tree.this, scope) if again else operand, binder.expression(branch.this, scope)]
             conditions.append(operator(binder, "=", sides, tree))
     default = tree.args.get("default")
     # PostgreSQL considers ELSE first when it determines the common type.

@@ -178,6 +178,8 @@ COMMANDS = (
 )  # fmt: skip
 
 
+DICE = "CASE floor(random() * 3) WHEN 0 THEN 'a' WHEN 1 THEN 'b' WHEN 2 THEN 'c' END"
+
 COMPUTED = (
     "CREATE SEQUENCE s",
     "CREATE TABLE t (id serial, v int, x text DEFAULT 'n' || nextval('s'))",
@@ -202,6 +204,15 @@ COMPUTED = (
     "SELECT count(*) FROM (SELECT v FROM t ORDER BY random() LIMIT 10) AS r",
     "SELECT v, random() < 2 AND v > (SELECT min(v) FROM t), random() IN (SELECT v FROM t) FROM t WHERE v < 3",
     "SELECT nextval('s') > 0 AS is_next, (SELECT max(random()) < 1 FROM t) AS m FROM t WHERE v < 3",
+    f"SELECT DISTINCT {DICE} IS NULL FROM t",
+    f"SELECT {DICE}, count(*) > 100 AS many FROM t GROUP BY 1",
+    f"SELECT count(*) FROM t WHERE {DICE} IS NULL",
+    f"SELECT count(*) FROM t ORDER BY {DICE}, count(*)",
+    f"SELECT count({DICE}), count(*) FILTER (WHERE {DICE} IS NULL) AS missing FROM t",
+    f"SELECT count(*) FROM t AS a JOIN t AS b ON a.v = b.v AND {DICE} IS NULL",
+    f"SELECT count(*) FROM t WHERE CASE {DICE} WHEN 'a' THEN (SELECT max({DICE}) FROM t) ELSE 'b' END IS NULL",
+    "SELECT count(*) FROM (SELECT nullif(floor(random() * 2), 0) AS n FROM t) AS x WHERE n = 0",
+    "SELECT CASE nextval('s') WHEN 0 THEN 'a' WHEN 1 THEN 'b' END, currval('s') - lastval() AS same",
     "CREATE TABLE u AS SELECT v, gen_random_uuid() AS id, random() AS r FROM t",
     "SELECT count(DISTINCT id) = count(*) AS ids, count(DISTINCT r) > 400 AS values FROM u",
     "DELETE FROM u WHERE random() < 2",
@@ -244,6 +255,23 @@ def test_queries_assign_values_to_rows_as_postgresql_does(postgres: str, dsn: st
     with own_schema(postgres, "computed") as theirs, psycopg.connect(dsn, autocommit=True) as ours:
         found = differences(ours, theirs, COMPUTED)
         assert not found, found
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [
+        ("SELECT i, random() AS r FROM generate_series(1, 100) AS g (i) ORDER BY r", 1),
+        ("SELECT random() + i FROM generate_series(1, 100) AS g (i) ORDER BY 1", 0),
+        ("SELECT r, i FROM (SELECT i, random() AS r FROM generate_series(1, 100) AS g (i)) AS x ORDER BY r", 0),
+        ("SELECT i, random() AS r, nextval('ordered') FROM generate_series(1, 100) AS g (i) ORDER BY r LIMIT 90", 1),
+    ],
+)
+def test_rows_are_ordered_by_the_random_values_that_they_contain(dsn: str, query: str, number: int) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE SEQUENCE IF NOT EXISTS ordered")
+        found = [row[number] for row in connection.execute(query.encode())]
+    assert found == sorted(found)
+    assert len(set(found)) >= 90
 
 
 @pytest.mark.parametrize(
