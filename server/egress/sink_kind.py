@@ -14,7 +14,7 @@ from protocol.avro.encoder import EncodedColumn
 from protocol.pgwire.types import parse_type
 from server.egress.downstream import Downstream, Written
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Options
+from server.ingest.source_definition import Options
 from server.spark import Runner
 
 

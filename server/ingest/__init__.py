@@ -1,5 +1,6 @@
 """Ingestion: changes from external systems are written to collections, exactly once.
 
+`source_definition`  what CREATE SOURCE says of a source, and the collections that it fills
 `source_kind`  the interface of a kind of source: its outputs at CREATE, and its upstream
 `upstream`     the interface of what an ingestion reads: an external system from a stored position
 `ingestion`    the task of one source: reads, commits changes and position together, retries
@@ -8,7 +9,7 @@
 `key_join`     finds the rows of keys in them; Spark compares the keys
 `decoder_pool`  decodes messages, those that would delay others in worker processes; `decoder_service`: their program
 `sources`      starts and ends the ingestions as sources are created, changed and dropped
-`kinds`        the kinds by name; `definitions`, `option_values`: their definitions and options
+`kinds`        the kinds by name; `definitions`: the definitions of those in the catalog; `option_values`: their options
 `files`, `generators`, `kafka`, `postgres`  the kinds
 
 A source's position (offsets, log sequence numbers, deduplication state) is committed in the transaction that commits

@@ -10,7 +10,7 @@ from catalog.objects.secrets import NamedSecret
 from catalog.objects.sources import Source, SourceOutput, SourcePart, SourceTable
 from catalog.source_definition import Format, ForTables
 from catalog.state import CatalogState
-from server.ingest.source_kind import Options, Output, SourceDefinition, Target
+from server.ingest.source_definition import Options, Output, SourceDefinition, Target
 
 
 def connection_options(state: CatalogState, connection: Connection) -> Options:

@@ -9,7 +9,8 @@ from server.ingest.files.file_source import FileSource
 from server.ingest.generators.load_generator import LoadGenerator
 from server.ingest.kafka.kind import KafkaKind, validate_registry
 from server.ingest.postgres.kind import PostgresSource
-from server.ingest.source_kind import Options, SourceKind
+from server.ingest.source_definition import Options
+from server.ingest.source_kind import SourceKind
 
 KINDS: Mapping[str, SourceKind] = {
     "file": FileSource(),

@@ -17,7 +17,8 @@ from server.ingest.decoder_pool import DecoderPool
 from server.ingest.definitions import definition_of, targets_of
 from server.ingest.ingestion import Ingestion
 from server.ingest.kinds import kind_of
-from server.ingest.source_kind import SourceContext, SourceDefinition, Statistics, Target
+from server.ingest.source_definition import SourceDefinition, Target
+from server.ingest.source_kind import SourceContext, Statistics
 from server.ingest.upstream import UpstreamError
 from server.runtime.threads import to_the_end
 from server.spark import Engine

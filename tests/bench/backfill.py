@@ -43,7 +43,8 @@ from server.coordinator.committer import Request
 from server.ingest.files.file_source import FileSource
 from server.ingest.ingestion import Ingestion
 from server.ingest.kafka.kind import KafkaKind
-from server.ingest.source_kind import Output, SourceContext, SourceDefinition, SourceKind, Target
+from server.ingest.source_definition import Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext, SourceKind
 from server.spark.embedded.java_runtime import find_java
 from tests.bench.backfill_reader import COLUMNS, VALUE, Backfill, Part, written
 from tests.bench.servers import Servers, Table

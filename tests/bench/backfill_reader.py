@@ -31,7 +31,7 @@ from server.ingest.files.file_format import Parquet, Text
 from server.ingest.kafka.layouts.by_envelope import layout_of
 from server.ingest.kafka.layouts.layout import Schemas
 from server.ingest.kafka.messages import Messages
-from server.ingest.source_kind import SourceDefinition
+from server.ingest.source_definition import SourceDefinition
 
 READ_BYTES = 8 << 20
 READ_MESSAGES = 20_000

@@ -43,7 +43,7 @@ from server.egress.sink_kind import SinkDefinition
 from server.ingest.history import History
 from server.ingest.kafka.consumer import FETCH_BYTES, PARTITION_FETCH_BYTES_MIN
 from server.ingest.kafka.upstream import METADATA_S
-from server.ingest.source_kind import SourceDefinition
+from server.ingest.source_definition import SourceDefinition
 from server.runtime import parallel
 from tests.bench.cdcv2 import COLUMNS, PER_TIME, TYPES, _updates
 from tests.bench.processes import cpu_s

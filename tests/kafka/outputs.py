@@ -25,7 +25,8 @@ from server.ingest.kafka.layouts.by_envelope import layout_of
 from server.ingest.kafka.layouts.layout import Layout, Schemas
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.upstream import envelope_of
-from server.ingest.source_kind import Output, SourceContext, Target
+from server.ingest.source_definition import Output, Target
+from server.ingest.source_kind import SourceContext
 from server.runtime.metrics import Metrics
 from tests.server.slow_engine import PassingEngine
 

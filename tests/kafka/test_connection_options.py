@@ -19,7 +19,7 @@ from protocol.pgwire.errors import PgError
 from server.ingest.kafka import consumer as consumers
 from server.ingest.kafka.brokers import Brokers
 from server.ingest.kafka.consumer import TopicConsumer, configuration
-from server.ingest.source_kind import SourceDefinition
+from server.ingest.source_definition import SourceDefinition
 from server.ingest.upstream import UpstreamError
 from server.sql.grammar.rules.sources import CONNECTION_OPTIONS
 from tests.fix_server import ServerThread

@@ -35,7 +35,8 @@ from server.ingest.kafka.kind import KafkaKind
 from server.ingest.kafka.layouts.metadata import metadata_column
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.upstream import KafkaUpstream
-from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import UpstreamError
 from server.runtime.metrics import Metrics
 from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, Captured, captured

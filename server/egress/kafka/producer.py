@@ -19,7 +19,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.brokers import Brokers
 from server.ingest.kafka.consumer import configuration
 from server.ingest.kafka.messages import Headers
-from server.ingest.source_kind import Options
+from server.ingest.source_definition import Options
 from server.ingest.upstream import UpstreamError
 
 TRANSACTION_S = 600.0  # transaction timeout; brokers allow at most 15 minutes by default

@@ -19,7 +19,7 @@ from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.kafka.topic import Topic
 from server.ingest.kafka.consumer import TopicConsumer
-from server.ingest.source_kind import Options
+from server.ingest.source_definition import Options
 from server.ingest.upstream import UpstreamError
 
 DEFAULT_TOPIC = "_tidewire-progress"

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.consumer import REQUEST_S, TopicConsumer, configuration
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Options
+from server.ingest.source_definition import Options
 from server.ingest.upstream import UpstreamError
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -26,7 +26,7 @@ from server.execution.names import qualified_name, schema_of
 from server.execution.user_types import known_type
 from server.ingest.definitions import definition_of, targets_of
 from server.ingest.kinds import kind_of
-from server.ingest.source_kind import Output, check_column_count
+from server.ingest.source_definition import Output, check_column_count
 from server.session_state.context import Context
 from server.session_state.transaction import Mode
 from server.sql.functions.strings import quote_text

@@ -16,7 +16,8 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.ingest.decoder_pool import holds_lock
 from server.ingest.history import History, keeps_times, stall_timeout_s
-from server.ingest.source_kind import SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import Changes, Upstream
 
 SCHEMA = "schema"

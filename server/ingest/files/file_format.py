@@ -28,7 +28,7 @@ from server.ingest.files.conversion import converted, null_message
 from server.ingest.files.frontier_lines import FrontierLines
 from server.ingest.files.raw_lines import RawLines
 from server.ingest.files.regular_file import opened
-from server.ingest.source_kind import SourceDefinition, check_column_count
+from server.ingest.source_definition import SourceDefinition, check_column_count
 
 ROW_ENVELOPES = (Envelope.UPSERT, Envelope.DEBEZIUM)
 BATCH_ROWS, BATCH_BYTES = 65_536, 8 * 1024 * 1024

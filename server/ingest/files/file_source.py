@@ -25,7 +25,8 @@ from server.ingest.files.reader_service import Part
 from server.ingest.files.rows_of_files import RowsOfFiles
 from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Statistics, Target
+from server.ingest.source_definition import Options, Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext, Statistics
 from server.ingest.upstream import Changes, Upstream, UpstreamError
 
 POLL_US = 1_000_000  # default of POLL INTERVAL

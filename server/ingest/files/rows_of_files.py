@@ -32,7 +32,8 @@ from server.ingest.files.row_lines import (
 )
 from server.ingest.key_join import KeyJoin, key_numbers
 from server.ingest.keyed_rows import KeyedRows, Numbers, last_of_each
-from server.ingest.source_kind import SourceContext, Target
+from server.ingest.source_definition import Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import Changes, Upstream
 
 _POSITION = "file:"  # prefix of the keys of positions in the source's state

@@ -10,7 +10,7 @@ import pyarrow as pa
 from catalog.objects.columns import Column
 from server.ingest.generators.columns import Ints, numbered, random_ints, random_words, table, times
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Output
+from server.ingest.source_definition import Output
 
 ORGANIZATIONS, USERS = 100, 1_000
 BIDS = 10  # per auction

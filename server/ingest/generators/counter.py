@@ -11,7 +11,7 @@ from catalog import updates
 from catalog.objects.columns import Column
 from server.ingest.generators.columns import table
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Output
+from server.ingest.source_definition import Output
 
 
 class Counter:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from server.ingest.source_kind import Output
+from server.ingest.source_definition import Output
 
 
 class Generator(Protocol):

@@ -13,7 +13,7 @@ from catalog.source_definition import Envelope, Format
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.generators.columns import Ints, random_bits, table
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Output
+from server.ingest.source_definition import Output
 
 SNAPSHOT_BYTES = 4 * 1024 * 1024  # of values in one tick of the snapshot
 

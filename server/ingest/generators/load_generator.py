@@ -19,7 +19,8 @@ from server.ingest.generators.generator import Generator
 from server.ingest.generators.key_value import KeyValue
 from server.ingest.generators.tpch import Tpch
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Statistics, Target
+from server.ingest.source_definition import Options, Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext, Statistics
 from server.ingest.upstream import Changes, Upstream
 
 TICKS_MAX = 10_000  # in one commit

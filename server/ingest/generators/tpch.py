@@ -23,7 +23,7 @@ from server.ingest.generators.columns import (
     words,
 )
 from server.ingest.option_values import OptionValues
-from server.ingest.source_kind import Output
+from server.ingest.source_definition import Output
 
 ORDERS_PER_TICK = 10_000  # of the snapshot: about 6 MB with their items
 ITEMS_MAX = 7  # of an order

@@ -17,7 +17,8 @@ from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.upstream import KafkaUpstream
-from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import Options, Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import UpstreamError
 
 _OPTIONS = frozenset(

@@ -9,7 +9,7 @@ from catalog.source_definition import Encoding, Format
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.layouts.layout import Schemas
 from server.ingest.kafka.registry import SchemaRegistry
-from server.ingest.source_kind import Options
+from server.ingest.source_definition import Options
 
 Registries = Mapping[str, SchemaRegistry | None]
 

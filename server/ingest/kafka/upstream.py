@@ -43,7 +43,8 @@ from server.ingest.kafka.start import Start
 from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
 from server.ingest.key_join import KeyJoin
 from server.ingest.keyed_rows import KeyedRows
-from server.ingest.source_kind import SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import Changes
 
 METADATA_S = 10.0  # between two searches for new partitions, and for another topic of the same name

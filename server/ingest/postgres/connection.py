@@ -20,7 +20,7 @@ import asyncpg
 from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.postgres import protocol_guard
-from server.ingest.source_kind import Options
+from server.ingest.source_definition import Options
 from server.ingest.upstream import UpstreamError
 from server.runtime.cancellation import raise_if_cancelled
 

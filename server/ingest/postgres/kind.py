@@ -11,7 +11,8 @@ from server.ingest.postgres.connection import Server
 from server.ingest.postgres.publication import PublishedTable, chosen, published_tables
 from server.ingest.postgres.replication import Replication
 from server.ingest.postgres.upstream import Postgres, drop_slot
-from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import Options, Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import Upstream, UpstreamError
 
 DROP_S = 20.0

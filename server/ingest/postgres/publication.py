@@ -15,7 +15,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.ingest.postgres.connection import Server
 from server.ingest.postgres.replication import identifier
-from server.ingest.source_kind import Output
+from server.ingest.source_definition import Output
 
 _PUBLICATION = """
 SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = $1

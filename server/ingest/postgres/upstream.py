@@ -48,7 +48,8 @@ from server.ingest.postgres.snapshot import TableCopy, copy_tables
 from server.ingest.postgres.table_writer import THREAD_BYTES, Messages, TableWriter
 from server.ingest.postgres.transactions import NEVER, Item, Stretch, Transactions
 from server.ingest.postgres.typed_rows import RECREATE, Layout
-from server.ingest.source_kind import SourceContext, Target
+from server.ingest.source_definition import Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import Changes, UpstreamError
 from server.runtime.threads import thread_to_the_end
 

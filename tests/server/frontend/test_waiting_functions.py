@@ -155,8 +155,9 @@ def test_deadlocks_of_tables_and_numbers_are_found(connect: Connect) -> None:
     assert other.execute("SELECT pg_try_advisory_lock(2)").fetchone() == (True,)
 
 
-def test_a_session_holds_a_limited_number_of_locks(connect: Connect) -> None:
-    count = advisory_locks.LOCKS_MAX
+def test_a_session_holds_a_limited_number_of_locks(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 100
+    monkeypatch.setattr(advisory_locks, "LOCKS_MAX", count)
     ours, other = connect(), connect()
     with ours.pipeline():
         for number in range(count):

@@ -30,7 +30,8 @@ from protocol.pgwire.types import parse_type
 from server.ingest.files import avro_files
 from server.ingest.files.avro_files import AvroRows
 from server.ingest.files.file_source import FileSource
-from server.ingest.source_kind import SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from tests.examples import examples
 from tests.protocol.avro.test_container import SYNC, written
 from tests.protocol.avro.test_decoder import decoded, encoded, record, schemas_and_values

@@ -26,7 +26,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files import file_format, file_source
 from server.ingest.files.file_format import format_of
 from server.ingest.files.file_source import FileSource
-from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from server.ingest.upstream import Upstream, UpstreamError
 from tests.examples import examples
 from tests.polling import until

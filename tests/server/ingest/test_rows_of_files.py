@@ -36,7 +36,8 @@ from server.ingest.files.file_source import FileSource
 from server.ingest.files.frontier_lines import FrontierLines
 from server.ingest.files.row_lines import ImageDecoder, KeyDecoder, UpsertDecoder, first_change
 from server.ingest.ingestion import Ingestion, Status
-from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
+from server.ingest.source_definition import Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext
 from server.runtime.metrics import Metrics
 from tests.catalog.strategies import plain, rows_tables
 from tests.examples import examples

@@ -20,7 +20,8 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.ingestion import Ingestion
 from server.ingest.postgres.kind import PostgresSource
-from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Statistics, Target
+from server.ingest.source_definition import Output, SourceDefinition, Target
+from server.ingest.source_kind import SourceContext, Statistics
 from server.runtime.metrics import Metrics
 from tests.server.slow_engine import PassingEngine
 
