@@ -19,7 +19,7 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, FLOAT8, INT4, INT8, TEXT, UUID, VOID, PgType
-from server.sql.columns import NewColumns, extended, names_any
+from server.sql.columns import NewColumns, extended, free_columns, names_any
 from server.sql.conditions import all_of, filtered, parts
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import (
@@ -176,6 +176,7 @@ def _projected(
     later: dict[int, Expression] = {}
     needed: dict[int, Column] = {}
     arguments: list[tuple[Column, Expression]] = []
+    known = {column.id for column in input.columns}
 
     def argument(expression: Expression) -> Expression:
         if isinstance(expression, Literal):
@@ -194,9 +195,10 @@ def _projected(
         if isinstance(part, ColumnRef):
             if part.column.id in pending:
                 expression = pending[part.column.id]
-                needed.update({n.column.id: n.column for n in walk(expression) if isinstance(n, ColumnRef)})
+                needed.update({n.column.id: n.column for n in walk(expression) if _is_reference(n, known)})
                 return expression
-            needed[part.column.id] = part.column
+            if _is_reference(part, known):
+                needed[part.column.id] = part.column
         return None
 
     for column, expression in zip(node.columns, node.expressions, strict=True):
@@ -205,15 +207,20 @@ def _projected(
         else:
             columns.append(column)
             expressions.append(expression)
-    known = {column.id for column in columns}
+    present = {column.id for column in columns}
     for id, column in needed.items():
-        if id not in known:
+        if id not in present:
             columns.append(column)
             expressions.append(ColumnRef(column))
     for column, expression in arguments:
         columns.append(column)
         expressions.append(expression)
     return Project(input, tuple(columns), tuple(expressions)), later
+
+
+def _is_reference(node: Any, known: set[int]) -> bool:
+    """Whether a node is a reference to one of the columns with these ids, and not to an element of ANY (array)."""
+    return isinstance(node, ColumnRef) and node.column.id in known
 
 
 def _depends(expression: Expression, pending: dict[int, Expression]) -> bool:
@@ -234,7 +241,8 @@ def random_placed(relation: Relation) -> Relation:
     """The relation with random() where Spark evaluates it, and once: not in calls of aggregates, nor in conditions of
     inner joins, nor twice in a node.
 
-    The arguments of an aggregate become columns of its input, and conditions of a join a filter of its rows.
+    The arguments of an aggregate become columns of its input, and conditions of a join a filter of its rows. A subquery
+    without FROM selects from a row, because Spark would evaluate its expressions in the enclosing query, for each row.
     """
     if not calls_in(relation):
         return relation
@@ -255,6 +263,14 @@ def _moved(relation: Relation, new: NewColumns) -> Relation:
                 left, right = (transform(side, change) for side in (node.left, node.right))
                 joined = replace(node, kind=kind, left=left, right=right, condition=rest)
                 return filtered(joined, [part for part in conditions if calls_in(part)])
+            case Subquery(relation=inner) if calls_in(inner) and not free_columns(inner):
+                return replace(node, relation=transform(transform(inner, change), from_a_row))
+        return None
+
+    def from_a_row(node: Any) -> Any | None:
+        if isinstance(node, Values) and not node.columns:
+            one = Literal(1, INT4)
+            return Values((new.column("", one),), ((one,),) * len(node.rows))
         return None
 
     return transform(relation, change)

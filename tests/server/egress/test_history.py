@@ -54,5 +54,5 @@ async def test_the_size_of_what_is_encoded_together_is_bounded(monkeypatch: pyte
     changes = rows.append_column(TIME, pa.array([2] * len(texts))).append_column(DIFF, pa.array([1] * len(texts)))
     await history.write(changes, Timestamp(3))
     for encoded in (begun, output.encoded[len(begun) :]):
-        assert pa.concat_tables(encoded).select(["c0", "c1"]).equals(rows)
+        assert pa.concat_tables(encoded).select(["c0", "c1"]).sort_by("c1").equals(rows)  # threads encode the parts
         assert max(part.nbytes for part in encoded if part.num_rows > 1) <= 2_100
