@@ -26,6 +26,7 @@ from psycopg import errors
 from protocol.pgwire.messages.startup import SSLRequest, StartupMessage
 from server.frontend import client_registry, half_open
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.authentication.certificates import Authority
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
 from tests.server.http.fix_api import Api
@@ -907,6 +908,7 @@ def test_metrics_of_objects_are_for_superusers(server: ServerThread, authority: 
         connection.execute("CREATE TABLE held (a int); CREATE HOLD keeper ON held")
         connection.execute("CREATE SOURCE counted FROM LOAD GENERATOR COUNTER")
         try:
+            until(lambda: "public.counted" in get(server, "/metrics", authority, f"materialize:{PASSWORD}")[1])
             shown = {
                 credentials: get(server, "/metrics", authority, credentials)[1]
                 for credentials in ("reader:p", f"materialize:{PASSWORD}")

@@ -562,8 +562,8 @@ async def test_a_file_that_ends_within_a_line_stalls_its_source(
     with capture_logs() as logs:
         reading = asyncio.create_task(upstream.read(10**6))
         assert stall() is None
-        await asyncio.to_thread(until, lambda: stall() is not None)
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(until, lambda: stall() is not None and logs)
+        await asyncio.sleep(0.1)  # it is not logged again
     error = stall()
     assert error is not None
     assert error.message == f'file "{path}" ends with {end}'
