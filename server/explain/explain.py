@@ -25,7 +25,7 @@ from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.dataflow.runtime.dataflow import Dataflow
-from server.dataflow.runtime.spark_rows import with_recursive_views
+from server.dataflow.runtime.spark_rows import are_small, with_recursive_views
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import relations_of, run_catalog_query
@@ -310,7 +310,7 @@ async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -
         views = {id: await input_rows(context, id, time) for id in plan.inputs}
     bindings = context.bindings(mz_now=time)
     views = dict(await with_recursive_views(plan, bindings, context.engine, views))
-    sql = plan.spark_sql(bindings)
+    sql = plan.spark_sql(bindings, small=are_small(views))
     explained = await context.engine.run(f"EXPLAIN {(statement.spark_mode or '').upper()} {sql}", views)
     return str(explained.column(0)[0].as_py()).rstrip()
 

@@ -25,7 +25,7 @@ from server.sql.bind import Binder, Origin, PlanContext, assigned, origins
 from server.sql.bind.row_locks import scans_of
 from server.sql.coerce import check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
-from server.sql.decorrelate import decorrelated
+from server.sql.decorrelate import decorrelated, values_joined
 from server.sql.direct_scan import DirectScan, direct_scan
 from server.sql.expressions import (
     Cast,
@@ -98,6 +98,8 @@ class QueryPlan:
     """The query as relational nodes."""
     template: str
     """The Spark SQL, with placeholders for the values that are bound at execution. Empty for a constant."""
+    values_joined: Relation | None = None
+    """The query for small inputs, if it has scalar subqueries: see `decorrelate.values_joined`."""
     is_bound: bool
     """Whether there are no values to bind."""
     stored_text: str
@@ -155,18 +157,19 @@ class QueryPlan:
     recursive: tuple[Recursive, ...] = ()
     """The recursive queries with UNION, whose rows are computed before those of the plan."""
 
-    def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
+    def spark_sql(self, bindings: Bindings | None = None, *, small: bool = False) -> str:
         """The Spark SQL, with parameters and session values as literals.
 
-        `bindings` may be None only if the plan `is_bound`. `single_partition`: the inputs are small, so each is read
-        in one partition and nothing is shuffled.
+        `bindings` may be None only if the plan `is_bound`. `small`: for inputs that are small enough that Spark
+        prepares the statement.
         """
         if self.volatile is not None and self.volatile.lower is not None:
-            return self.volatile.lower.spark_sql(bindings, single_partition=single_partition)
-        if self.is_bound and single_partition and self.template:
+            return self.volatile.lower.spark_sql(bindings, small=small)
+        if small and self.values_joined is not None:
+            return Renderer(self.values_joined, _binding(bindings)).text()
+        if self.is_bound and self.template:
             return self.template
-
-        return Renderer(self.relation, _binding(bindings), single_partition=single_partition).text()
+        return Renderer(self.relation, _binding(bindings)).text()
 
     def recursions(self, bindings: Bindings | None = None) -> list[Recursion]:
         """The statements that compute the rows of `recursive`, in this order. `bindings` is as in `spark_sql`."""
@@ -404,6 +407,7 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
         constant=constant,
         # rendered even if Spark may not be needed: rendering rejects what Spark cannot do, at planning time
         template="" if constant is not None else spark_text(relation),
+        values_joined=None if constant is not None else values_joined(relation),
         waits=waits,
         recursive=recursions(relation) if any(isinstance(node, Recursive) for node in nodes) else (),
         volatile=VolatilePlan(calls, None, ()) if calls and constant is not None else None,

@@ -14,6 +14,8 @@ from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.recursion import Recursion, seen_view_of, view_of
 
+PREPARED_BYTES_MAX = 16 << 20
+"""The size of all inputs, if each of them is small enough for a prepared statement (`SparkBridge`)."""
 RECURSIVE_ROWS_MAX = 1_000_000
 RECURSIVE_BYTES_MAX = 512 << 20
 """The bounds of the rows of one recursive query, which are in the server's memory."""
@@ -29,7 +31,7 @@ async def spark_rows(
     53200 if its rows are too large. Cancel safety: cancellation stops the statement that runs.
     """
     views = await with_recursive_views(plan, bindings, engine, views, patient=patient)
-    return await engine.run(await bound_sql(plan, bindings), views, patient=patient)
+    return await engine.run(await bound_sql(plan, bindings, small=are_small(views)), views, patient=patient)
 
 
 async def with_recursive_views(
@@ -44,9 +46,16 @@ async def with_recursive_views(
     return views
 
 
-async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:
+def are_small(views: Mapping[str, pa.Table]) -> bool:
+    """Whether inputs are small enough for a statement that Spark prepares: see `QueryPlan.spark_sql`."""
+    return sum(map(updates.size_of, views.values())) <= PREPARED_BYTES_MAX
+
+
+async def bound_sql(plan: QueryPlan, bindings: Bindings, *, small: bool) -> str:
     """The plan's Spark SQL statement. 54000 if the parameters are too long for one statement."""
-    return plan.spark_sql(bindings) if bindings.are_short else await asyncio.to_thread(plan.spark_sql, bindings)
+    if bindings.are_short:
+        return plan.spark_sql(bindings, small=small)
+    return await asyncio.to_thread(plan.spark_sql, bindings, small=small)
 
 
 async def _in_thread_if_long(plan: QueryPlan, bindings: Bindings) -> list[Recursion]:

@@ -2,6 +2,7 @@
 
 `decorrelated(relation)` rewrites LATERAL joins and the subqueries that Spark would reject (see `native.is_native`).
 Afterwards, only native subqueries name columns of an enclosing query. `decorrelator` finds the nodes to rewrite.
+`values_joined(relation)` then rewrites scalar subqueries that are not correlated, for small inputs.
 
 The method is that of Neumann and Kemper, "Unnesting Arbitrary Queries" (2015). The domain of an inner query (`domain`)
 is the set of distinct combinations of the outer columns that it names. The inner query is computed once for the whole
@@ -17,9 +18,13 @@ references to the domain's columns:
 
 from __future__ import annotations
 
+from typing import Any
+
+from server.sql.columns import free_columns
 from server.sql.decorrelate.decorrelator import Decorrelator
-from server.sql.expressions import Subquery, walk
-from server.sql.relations import Join, Relation
+from server.sql.decorrelate.native import is_native
+from server.sql.expressions import Subquery, SubqueryKind, Volatile, children, walk
+from server.sql.relations import Filter, Join, Limit, Project, Relation, Sort
 
 
 def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
@@ -28,5 +33,42 @@ def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
     If not `native`, all subqueries are rewritten, including those that Spark supports.
     """
     if any(isinstance(n, Subquery) or (isinstance(n, Join) and n.lateral) for n in walk(relation)):
-        return Decorrelator(relation, native=native).relation(relation)
+        return Decorrelator(relation, is_native if native else _is_never_kept).relation(relation)
     return relation
+
+
+def values_joined(relation: Relation) -> Relation | None:
+    """An equivalent of a decorrelated relation in which a row with the value of each scalar subquery is cross-joined.
+
+    Spark can prepare such a statement: it computes a subquery in a job of its own each time, and generates code that
+    contains the value. For large inputs the subquery is faster. None if there is no such subquery, if one is above a
+    Sort, whose order a join would not keep, or if the relation calls random().
+    """
+    nodes = list(walk(relation))
+    if any(isinstance(node, Volatile) for node in nodes):
+        return None
+    owners = [node for node in nodes if isinstance(node, Relation) and _has_value(node)]
+    if not owners or any(_is_sorted(getattr(node, "input", None)) for node in owners):
+        return None
+    keeps = lambda subquery, owner: is_native(subquery, owner) and not _is_value(subquery)  # noqa: E731
+    return Decorrelator(relation, keeps, crosses=True).relation(relation)
+
+
+def _is_never_kept(*_: Any) -> bool:
+    return False
+
+
+def _has_value(node: Relation) -> bool:
+    """Whether an expression of the node itself contains a scalar subquery that is not correlated."""
+    parts = [part for part in children(node) if not isinstance(part, Relation)]
+    return any(_is_value(inner) for part in parts for inner in walk(part))
+
+
+def _is_value(node: Any) -> bool:
+    return isinstance(node, Subquery) and node.kind is SubqueryKind.SCALAR and not free_columns(node)
+
+
+def _is_sorted(node: Relation | None) -> bool:
+    while isinstance(node, Project | Filter | Limit):
+        node = node.input
+    return isinstance(node, Sort)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from server.sql.columns import NewColumns, free_columns
 from server.sql.conditions import all_of, same
 from server.sql.decorrelate.domain import Domain
 from server.sql.decorrelate.limits import numbered_limit
-from server.sql.decorrelate.native import flat, has_subquery, in_lambdas, is_native
+from server.sql.decorrelate.native import flat, has_subquery, in_lambdas
 from server.sql.decorrelate.pushdown import not_supported, pushed
 from server.sql.decorrelate.values import SubqueryValues
 from server.sql.expressions import ColumnRef, Expression, Literal, Subquery, transform, walk
@@ -35,12 +36,15 @@ from server.sql.relations import (
 
 
 class Decorrelator:
-    """`native`: subqueries that Spark supports as written are left unchanged."""
+    """`keeps`: whether a subquery in an expression of a node, which Spark supports as written, is left unchanged.
 
-    def __init__(self, root: Relation, *, native: bool) -> None:
-        self._native = native
+    `crosses`: as in `SubqueryValues`.
+    """
+
+    def __init__(self, root: Relation, keeps: Callable[[Subquery, Relation], bool], *, crosses: bool = False) -> None:
+        self._keeps = keeps
         self._new = NewColumns(root)
-        self._values = SubqueryValues(self._new)
+        self._values = SubqueryValues(self._new, crosses=crosses)
 
     def relation(self, node: Relation) -> Relation:
         """The node and all nodes below it, rewritten."""
@@ -114,12 +118,12 @@ class Decorrelator:
     def _to_rewrite(self, part: Any, owner: Relation) -> list[Subquery]:
         """The subqueries in expressions that must be rewritten, excluding those nested in other subqueries."""
         found: list[Subquery] = []
-        in_lambda = in_lambdas(part) if self._native and has_subquery(part) else []
+        in_lambda = in_lambdas(part) if has_subquery(part) else []
 
         def search(node: Any) -> Any | None:
             if not isinstance(node, Subquery):
                 return None
-            if self._native and is_native(node, owner) and node not in in_lambda:
+            if node not in in_lambda and self._keeps(node, owner):
                 return None if any(map(has_subquery, node.operands)) else node
             if node not in found:
                 found.append(node)

@@ -39,10 +39,14 @@ _TOO_MANY = Function(
 
 
 class SubqueryValues:
-    """Joins the values of subqueries to a relation."""
+    """Joins the values of subqueries to a relation.
 
-    def __init__(self, new: NewColumns) -> None:
+    `crosses`: a subquery that is not correlated becomes a single row, which is cross-joined.
+    """
+
+    def __init__(self, new: NewColumns, *, crosses: bool = False) -> None:
         self._new = new
+        self._crosses = crosses
 
     def value(self, input: Relation, subquery: Subquery) -> tuple[Relation, Expression]:
         """The input with additional columns, and an expression over them that is the subquery's value."""
@@ -80,7 +84,8 @@ class SubqueryValues:
     def _scalar(self, input: Relation, relation: Relation) -> tuple[Relation, Expression]:
         """The value, which raises an error if a combination has more than one row."""
         (column,) = relation.columns
-        if _is_single(relation):
+        crossed = self._crosses and not free_columns(relation)
+        if _has_one_row(relation) if crossed else _is_single(relation):
             input, (value,) = self._left_joined(input, relation, None)
             return input, ColumnRef(value)
         some = Aggregate(_SOME_VALUE, (ColumnRef(column),), column.type, True, column.precision)
@@ -104,11 +109,25 @@ class SubqueryValues:
             columns = (*keys, *own)
             rows = AggregateNode(rows, tuple(ColumnRef(c) for c in carried), tuple(calls), columns)
             carried = keys
-        condition = same(list(zip(outer, carried, strict=True)))
-        join = joined(JoinKind.LEFT, input, rows, condition)
+        if self._crosses and not outer:
+            join = rows if input == Values((), ((),)) else joined(JoinKind.CROSS, input, rows, None)
+        else:
+            join = joined(JoinKind.LEFT, input, rows, same(list(zip(outer, carried, strict=True))))
         known = {c.id: c for c in join.columns}
         result = exactly(join, (*(known[c.id] for c in input.columns), *(known[c.id] for c in own)))
         return result, tuple(known[c.id] for c in own)
+
+
+def _has_one_row(node: Relation) -> bool:
+    """Whether the relation has exactly one row for any data."""
+    match node:
+        case AggregateNode(keys=keys):
+            return not keys
+        case Values(rows=rows):
+            return len(rows) == 1
+        case Project() | Sort() | Distinct() | Window():
+            return _has_one_row(node.input)
+    return False
 
 
 def _is_single(node: Relation) -> bool:
