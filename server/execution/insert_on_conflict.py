@@ -140,7 +140,8 @@ class _Execution:
         try:
             await check_keys(self.context, self.table, changes)
         except PgError as error:
-            is_arbiter = error.sqlstate is SqlState.UNIQUE_VIOLATION and error.constraint_name in self.conflict.keys
+            names = {key.name for key in self.keys}
+            is_arbiter = error.sqlstate is SqlState.UNIQUE_VIOLATION and error.constraint_name in names
             is_committed = self.table.id in self.context.coordinator.state.items
             read = {self.table.id: self.time} if is_committed else {}
             if is_arbiter and self.context.coordinator.changed(read, {}) is not None:
@@ -175,7 +176,8 @@ async def insert_on_conflict(
     privileges.require_write(context.state, context.role, plan, "INSERT")
     transaction, coordinator = context.transaction, context.coordinator
     await context.enter(Mode.WRITE, "INSERT")
-    keys = [key for key in await load_keys(context, table.id) if key.name in conflict.keys]
+    arbiters = conflict.keys_for(context.state, table, plan.query.parameters, parameters)
+    keys = [key for key in await load_keys(context, table.id) if key.name in arbiters]
     rows, read = await _source(context, plan, parameters)
     new = shaped(rows, collection_schema(table))
     await _check_rows(context, table, new, plan, None if plan.rules is None else plan.rules.of_table)

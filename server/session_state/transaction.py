@@ -415,10 +415,11 @@ class Transaction:
         return forgotten
 
     def forget_dropped(self, state: CatalogState) -> list[Payload]:
-        """Forgets the changes of tables that the transaction has dropped since, and returns their payloads."""
+        """Forgets the changes of tables and sequences that the transaction has dropped since. Returns the payloads."""
         for id in self.written - state.items.keys():
             self.rows.pop(id, None)
             self.writes.pop(id, None)
+        self.sequences = {key: value for key, value in self.sequences.items() if key[0] in state.items}
         dropped = [payload for id, payload in self.payloads if id not in state.items]
         self.payloads = [(id, payload) for id, payload in self.payloads if id in state.items]
         return dropped

@@ -74,7 +74,7 @@ class Coercer:
     def is_utc(self) -> bool:
         return is_utc(self.timezone)
 
-    def parameter(self, index: int, position: int | None) -> Parameter:
+    def parameter(self, index: int, position: int | None) -> Expression:
         self.parameters.extend([None] * (index + 1 - len(self.parameters)))
         return Parameter(index, self.parameters[index] or UNKNOWN, position)
 
@@ -112,7 +112,7 @@ class Coercer:
             if expression.value is None:
                 return replace(expression, type=target)
             value = modify(rule.apply(expression.value, target, self.timezone), target, assignment=assignment)
-            return Literal(value, self._literal_type(value, target), expression.position)
+            return Literal(value, self.literal_type(value, target), expression.position)
         return Cast(expression, target, assignment, self.timezone if rule.zoned is not None else "")
 
     def _check_style(self, value: object, text: str, target: PgType) -> None:
@@ -153,7 +153,7 @@ class Coercer:
             )
 
     @staticmethod
-    def _literal_type(value: object, target: PgType) -> PgType:
+    def literal_type(value: object, target: PgType) -> PgType:
         if target == NUMERIC and value is not None:
             return natural_numeric(value)  # type: ignore[arg-type]
         return target
@@ -206,7 +206,7 @@ class Coercer:
             if error.position is None:
                 error.position = literal.position or position
             raise
-        return Literal(value, self._literal_type(value, target), literal.position)
+        return Literal(value, self.literal_type(value, target), literal.position)
 
     def _clock_word(self, word: str, target: PgType) -> Expression:
         """The start of the transaction, or the beginning of a day, as that of now()."""

@@ -13,11 +13,12 @@ from catalog.objects.tables import Table
 from catalog.objects.views import View
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
 from server.sql.conditions import parts
 from server.sql.expressions import ColumnRef, Expression, walk
 from server.sql.grammar.statements.parts import Expr
 from server.sql.grammar.statements.writes import OnConflict
-from server.sql.index_keys import bound_condition, bound_key, index_condition, index_keys
+from server.sql.index_keys import StatementParameters, bound_condition, bound_key, index_condition, index_keys
 from server.sql.plan import Field, QueryPlan
 from server.sql.scope import XMAX
 from server.sql.write_target import WriteTarget
@@ -28,14 +29,16 @@ CONFLICTS, RETURNED = ObjectId("conflicts"), ObjectId("returned")
 
 @dataclass(frozen=True, slots=True)
 class ConflictPlan:
-    """`keys`: the names of the unique keys whose duplicates are no errors.
+    """`keys`: the names of the unique keys whose duplicates are no errors. None: `clause` names them with parameters.
 
+    `clause`: in the names of the table's columns.
     `update`: over `CONFLICTS`, whose columns are the existing row, the row that was to be inserted, and a number. Its
     rows have the columns of the existing and of the updated row, and the number. None: DO NOTHING.
     `returning`: over `RETURNED`, whose rows are the inserted and updated ones, and their `xmax`: 0 or 1.
     """
 
-    keys: frozenset[str]
+    keys: frozenset[str] | None
+    clause: OnConflict
     update: QueryPlan | None
     returning: QueryPlan | None
 
@@ -43,6 +46,14 @@ class ConflictPlan:
     def fields(self) -> tuple[Field, ...] | None:
         """The columns of RETURNING."""
         return None if self.returning is None else self.returning.columns
+
+    def keys_for(
+        self, state: CatalogState, table: Table, types: Sequence[PgType], values: Sequence[object]
+    ) -> frozenset[str]:
+        """`keys` for these types and values of the statement's parameters. PgError 42P10."""
+        if self.keys is not None:
+            return self.keys
+        return arbiters(state, table, self.clause, StatementParameters(list(types), values))
 
 
 def conflicts_table(table: Table) -> Table:
@@ -89,21 +100,29 @@ def _no_arbiter() -> PgError:
     return PgError(SqlState.INVALID_COLUMN_REFERENCE, message)
 
 
-def arbiter_columns(relation: Table | View, conflict: OnConflict) -> frozenset[int]:
+def has_parameters(conflict: OnConflict) -> bool:
+    """Whether the values of parameters decide which keys ON CONFLICT names."""
+    named = conflict.keys if conflict.condition is None else (*conflict.keys, conflict.condition)
+    return any(expression.tree.find(exp.Parameter) is not None for expression in named)
+
+
+def arbiter_columns(relation: Table | View, conflict: OnConflict, parameters: StatementParameters) -> frozenset[int]:
     """The numbers of the columns that ON CONFLICT names, also by a constraint; none if it names no key."""
     constraint = conflict.constraint.name if conflict.constraint is not None else None
     keys = relation.keys if isinstance(relation, Table) else ()
     names = {name for key in keys if key.name == constraint for name in key.columns}
     found = {number for number, column in enumerate(relation.columns) if column.name in names}
-    bound: list[int | Expression] = [bound_key(relation.columns, key) for key in conflict.keys]
+    bound: list[int | Expression] = [bound_key(relation.columns, key, parameters) for key in conflict.keys]
     if conflict.condition is not None:
-        bound.append(bound_condition(relation.columns, conflict.condition))
+        bound.append(bound_condition(relation.columns, conflict.condition, parameters))
     for key in bound:
         found |= {key} if isinstance(key, int) else {n.column.id - 1 for n in walk(key) if isinstance(n, ColumnRef)}
     return frozenset(found)
 
 
-def arbiters(state: CatalogState, table: Table, conflict: OnConflict) -> frozenset[str]:
+def arbiters(
+    state: CatalogState, table: Table, conflict: OnConflict, parameters: StatementParameters
+) -> frozenset[str]:
     """The names of the enforced keys that ON CONFLICT names; all of them if it names none. PgError."""
     constraints = {key.name: frozenset(key.columns) for key in table.keys if key.is_enforced}
     if conflict.constraint is not None:
@@ -125,12 +144,14 @@ def arbiters(state: CatalogState, table: Table, conflict: OnConflict) -> frozens
                 position=conflict.position,
             )
         return frozenset(constraints) | {index.name for index in state.indexes_on(table.id) if index.is_unique}
-    wanted = [bound_key(table.columns, key) for key in conflict.keys]
+    wanted = [bound_key(table.columns, key, parameters) for key in conflict.keys]
     numbers = {column.name: number for number, column in enumerate(table.columns)}
     found = {
         name for name, columns in constraints.items() if _has_keys([numbers[column] for column in columns], wanted)
     }
-    given = [] if conflict.condition is None else parts(bound_condition(table.columns, conflict.condition))
+    given: list[Expression] = []
+    if conflict.condition is not None:
+        given = parts(bound_condition(table.columns, conflict.condition, parameters))
     for index in state.indexes_on(table.id):
         if index.is_unique and _has_keys(index_keys(table.columns, index.keys), wanted):
             condition = index_condition(table.columns, index.condition)

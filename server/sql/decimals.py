@@ -76,7 +76,7 @@ def multiply(left: Shape, right: Shape) -> Operation:
 def divide(left: Shape, right: Shape) -> Operation:
     """Division. The result is rounded to the largest of DIVISION_SCALE and the operands' scales.
 
-    The divisor is cast to at most 9 decimals. The caller must raise an error if this changes its value.
+    The divisor is cast to at most 9 decimals. The caller must divide in another way if this changes its value.
     """
     scale = max(DIVISION_SCALE, left.scale, right.scale)
     divisor = Shape(MAX, min(right.scale, 9))

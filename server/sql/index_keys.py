@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from catalog.ids import ObjectId
@@ -12,9 +13,11 @@ from catalog.objects.indexes import Index
 from catalog.objects.tables import Table
 from catalog.objects.views import View
 from catalog.state import CatalogState
+from protocol.pgwire.types import INT2, INT4, INT8, PgType
 from server.sql.bind import Binder, PlanContext, relation_of
+from server.sql.coerce import integer_literal
 from server.sql.expressions import Column as BoundColumn
-from server.sql.expressions import ColumnRef, Expression
+from server.sql.expressions import ColumnRef, Expression, Literal
 from server.sql.grammar.lexer import Kind, Token, tokenize
 from server.sql.grammar.parse import parse_expression
 from server.sql.grammar.statements.parts import Expr
@@ -50,16 +53,20 @@ def _bound(key: str, columns: tuple[Column, ...]) -> int | Expression:
     return bound_key(columns, parse_expression(key))
 
 
-def bound_key(columns: tuple[Column, ...], expression: Expr) -> int | Expression:
+def bound_key(
+    columns: tuple[Column, ...], expression: Expr, parameters: StatementParameters | None = None
+) -> int | Expression:
     """As one of `index_keys`, for a parsed expression, so that errors have its position."""
-    binder, scope, _ = _over(columns, expression, "index expressions")
+    binder, scope, _ = _over(columns, expression, "index expressions", parameters)
     bound = binder.expression(expression.tree, scope)
     return bound.column.id - 1 if isinstance(bound, ColumnRef) else bound
 
 
-def bound_condition(columns: tuple[Column, ...], expression: Expr) -> Expression:
+def bound_condition(
+    columns: tuple[Column, ...], expression: Expr, parameters: StatementParameters | None = None
+) -> Expression:
     """The condition of an index, over `columns` as the expressions of `index_keys`. PgError."""
-    binder, scope, _ = _over(columns, expression, "index predicates")
+    binder, scope, _ = _over(columns, expression, "index predicates", parameters)
     return binder.condition(expression.tree, scope, "WHERE")
 
 
@@ -74,11 +81,45 @@ def bound_columns(columns: tuple[Column, ...]) -> tuple[BoundColumn, ...]:
     return _over(columns, None, "")[2]
 
 
+@dataclass(frozen=True, slots=True)
+class StatementParameters:
+    """The parameters of the statement that names keys of indexes.
+
+    `types`: of each parameter; extended and completed by what the keys show of them. `values`: if they are known,
+    expressions have literals instead of parameters.
+    """
+
+    types: list[PgType | None]
+    values: Sequence[object] | None = None
+
+
+class _KeyBinder(Binder):
+    """Binds keys and conditions of indexes. `given` None: parameters are not allowed."""
+
+    def __init__(self, given: StatementParameters | None, text: str, offset: int) -> None:
+        super().__init__(_NOTHING, None if given is None else given.types, text=text, offset=offset)
+        self._values = None if given is None else given.values
+        if given is not None:
+            self.parameters = given.types
+
+    def parameter(self, index: int, position: int | None) -> Expression:
+        parameter = super().parameter(index, position)
+        if self._values is None:
+            return parameter
+        value = self._values[index]
+        if isinstance(value, int) and parameter.type in (INT2, INT4, INT8):
+            return integer_literal(str(value), position)  # drivers send the smallest type that has the value
+        return Literal(value, self.literal_type(value, parameter.type), position)
+
+
 def _over(
-    columns: tuple[Column, ...], expression: Expr | None, clause: str
+    columns: tuple[Column, ...],
+    expression: Expr | None,
+    clause: str,
+    parameters: StatementParameters | None = None,
 ) -> tuple[Binder, Scope, tuple[BoundColumn, ...]]:
     text, offset = ("", 0) if expression is None else (expression.text, expression.offset)
-    binder = Binder(_NOTHING, None, text=text, offset=offset)
+    binder = _KeyBinder(parameters, text, offset)
     scan = relation_of(binder, Table(ObjectId("keys"), ObjectId(""), "", columns))
     scope = Scope([Entry(column.name, ColumnRef(column), None) for column in scan.columns], clause=clause)
     return binder, scope, scan.columns

@@ -32,6 +32,7 @@ from server.sql.conflict_plan import (
     arbiter_columns,
     arbiters,
     conflicts_table,
+    has_parameters,
     in_columns_of_table,
     returned_table,
 )
@@ -56,6 +57,7 @@ from server.sql.grammar.parse import parse_each, parse_expression
 from server.sql.grammar.statements.merges import Merge, MergeAction
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
+from server.sql.index_keys import StatementParameters
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
 from server.sql.row_rules import RowRules, Rule, over
@@ -274,8 +276,10 @@ class WritePlanner:
     def _with_conflict(self, statement: Insert, conflict: OnConflict, target: WriteTarget, row: Relation) -> WritePlan:
         """The plan of an INSERT of the rows of `row` with ON CONFLICT."""
         table = target.table
-        keys = arbiters(self.context.state, table, in_columns_of_table(conflict, target))
-        read_columns = arbiter_columns(target.relation, conflict)
+        parameters = StatementParameters(self.binder.parameters)
+        read_columns = arbiter_columns(target.relation, conflict, parameters)
+        clause = in_columns_of_table(conflict, target)
+        keys = None if has_parameters(clause) else arbiters(self.context.state, table, clause, parameters)
         self.binder.reads.update((target.relation.id, number) for number in read_columns)
         update = self._conflict_update(statement, conflict, target) if conflict.assignments is not None else None
         returning: Relation | None = None
@@ -298,7 +302,7 @@ class WritePlanner:
         query, updates, returned = plans
         assert query is not None
         query = _of_table(query, table)
-        conflicts = ConflictPlan(keys, updates, returned)
+        conflicts = ConflictPlan(keys, clause, updates, returned)
         new = slice(0, len(table.columns))
         return WritePlan(
             table.id,

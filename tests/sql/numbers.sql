@@ -200,3 +200,6 @@ SELECT * FROM (VALUES (1.5), ('2.123'), (NULL)) AS v (x);
 SELECT 1.23::numeric(6,2) IN ('1.234', '1.231'), 1.23::numeric(6,2) = ANY ('{1.234,1.231}'), 1.23::numeric(6,2) BETWEEN '1.2301' AND 2;
 SELECT ARRAY[1.5, '2.123'], ARRAY[1.5] || '{2.123}', array_append(ARRAY[1.5], '2.123');
 SELECT lag(n, 1, '0.12345') OVER (ORDER BY id), nullif(n, '1.5001') FROM nums ORDER BY id;
+SELECT id, round(100.0 / (i2 / 7.0), 12), round(i2 / (i8 / 3.0), 14), round((n + 1) / ((n + 1) / 7), 12) FROM nums WHERE id < 4 AND i2 <> 0 AND i8 <> 0;
+SELECT id, round(7 / (1.0 / 3 + i2), 10), round(1 / (0.000000000012 * (i2 * i2 + 1)), 4), round(1 / (3 / (7 / (i2 * i2 + 1.5))), 10) FROM nums WHERE i2 BETWEEN -100 AND 100;
+SELECT round(123456789.12 / avg(i2 / 7.0), 6) FROM nums WHERE i2 BETWEEN 1 AND 1000;

@@ -194,6 +194,42 @@ for _a in ("float4", "float8"):
 # -- numerics -------------------------------------------------------------------------------------------------------
 
 
+_STEP_DIGITS = 5
+
+
+def _long_division(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    """A quotient whose divisor has more decimals than `decimals.divide` keeps, computed five digits at a time.
+
+    The steps truncate, and compute at least one digit more than the result has, so that the rounding is exact. 22003 if
+    the quotient or the divisor has more whole digits than remain.
+    """
+    left, right = shape_of(args[0]), shape_of(args[1])
+    scale = decimals.divide(left, right).result.scale
+    steps = scale // _STEP_DIGITS + 1
+    quotient = Shape(NUMERIC_PRECISION_MAX - 1, steps * _STEP_DIGITS)  # the type of a sum has a digit more
+    remainder = Shape(NUMERIC_PRECISION_MAX - _STEP_DIGITS - 2, max(left.scale, right.scale))
+    refusal = fail(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+    if quotient.whole < 1:
+        return refusal
+    weights = ", ".join(
+        f"CAST('{Decimal(1).scaleb(-n * _STEP_DIGITS):f}' AS {Shape(quotient.scale + 1, quotient.scale)})"
+        for n in range(1, steps + 1)
+    )
+
+    def state(q: str, r: str) -> str:
+        return f"named_struct('q', CAST({q} AS {quotient}), 'r', CAST({r} AS {remainder}))"
+
+    shifted = f"(s.r * CAST('{10**_STEP_DIGITS}' AS DECIMAL({_STEP_DIGITS + 1},0)))"
+    digits = f"CAST(({shifted} div v.y) AS DECIMAL({_STEP_DIGITS},0))"
+    first, following = state("v.x div v.y", "v.x % v.y"), state(f"s.q + {digits} * w", f"{shifted} % v.y")
+    divided = f"aggregate(array({weights}), {first}, (s, w) -> {following}, s -> s.q)"
+    # div is a BIGINT that overflows silently
+    fits = f"abs(CAST(v.x AS DOUBLE)) < abs(CAST(v.y AS DOUBLE)) * 1e{min(quotient.whole, 18)}"
+    operands = f"named_struct('x', {texts[0]}, 'y', {texts[1]})"
+    result = Shape(NUMERIC_PRECISION_MAX, scale)
+    return f"CAST(transform(array({operands}), v -> IF({fits}, {divided}, {refusal}))[0] AS {result})"
+
+
 def _decimal(symbol: str, rule: Callable[[Shape, Shape], decimals.Operation]) -> Form:
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         operation = rule(shape_of(args[0]), shape_of(args[1]))
@@ -201,8 +237,8 @@ def _decimal(symbol: str, rule: Callable[[Shape, Shape], decimals.Operation]) ->
         right = fitted(args[1], texts[1], operation.right)
         text = f"({left} {symbol} {right})"
         if symbol == "/" and operation.right.scale < (args[1].type.scale or 0):
-            refusal = fail(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "division by a numeric of more than 9 decimals")
-            text = f"IF({right} <> {texts[1]}, {refusal}, {text})"
+            whole = Shape(NUMERIC_PRECISION_MAX, shape_of(args[1]).scale)  # Spark would compare fewer decimals
+            text = f"IF(CAST({right} AS {whole}) <> {texts[1]}, {_long_division(args, texts)}, {text})"
         return text
 
     return form

@@ -156,6 +156,44 @@ def test_statements_and_catalogs_are_those_of_postgresql(theirs: Connection, dsn
             assert outcome(ours, statement) == outcome(theirs, statement), statement
 
 
+@pytest.mark.parametrize(
+    ("clause", "values"),
+    [
+        ("(owner) WHERE kind = %s", [("open",), ("closed",), (None,), ("a",)]),
+        ("(owner) WHERE kind = %s::varchar AND n > %s", [("open", 1), ("a", 3)]),
+        ("(owner) WHERE n > %s AND kind = %s", [(3, "a"), (1, "open")]),
+        ("(coalesce(owner, %s))", [("none",), ("some",)]),
+        ("(owner) WHERE day >= %s AND amount = %s AND kind IN ('x', %s)", [("2024-01-01", "1.50", "y")]),
+        ("(n) WHERE kind = %s", [("open",)]),
+    ],
+)
+def test_parameters_decide_which_key_of_on_conflict(
+    theirs: Connection, dsn: str, clause: str, values: list[tuple[object, ...]]
+) -> None:
+    """Drivers send the values of conditions as parameters: SQLAlchemy does for `index_where=t.c.kind == "open"`."""
+    script = """
+        DROP TABLE IF EXISTS o;
+        CREATE TABLE o (owner text, kind varchar(10), n int, day date, amount numeric(6, 2), at int);
+        CREATE UNIQUE INDEX ON o (owner) WHERE kind = 'open';
+        CREATE UNIQUE INDEX ON o (owner) WHERE n > 3 AND kind = 'a';
+        CREATE UNIQUE INDEX ON o ((coalesce(owner, 'none')));
+        CREATE UNIQUE INDEX ON o (owner) WHERE day >= '2024-01-01' AND amount = 1.50 AND kind IN ('x', 'y')
+    """
+    with psycopg.connect(dsn, autocommit=True) as ours:
+        for connection in (ours, theirs):
+            for statement in script.split(";"):
+                connection.execute(statement.encode())
+        insert = f"INSERT INTO o VALUES (NULL, 'open', 4, '2024-01-01', 1.5, %s) ON CONFLICT {clause} "
+        for action in ("DO NOTHING", "DO UPDATE SET at = excluded.at + 1 RETURNING at"):
+            for given in values * 2:
+                found, expected = (
+                    outcome(connection, insert + action, (len(values), *given)) for connection in (ours, theirs)
+                )
+                assert kind(found) == kind(expected), (action, given)
+        rows = "SELECT * FROM o ORDER BY at"
+        assert ours.execute(rows.encode()).fetchall() == theirs.execute(rows.encode()).fetchall()
+
+
 @pytest.mark.parametrize("way", ["simple", "block", "rows", "update", "conflict"])
 def test_of_concurrent_commits_of_one_key_one_succeeds(dsn: str, way: str) -> None:
     clients, keys = 4, 12

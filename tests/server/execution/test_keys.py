@@ -59,10 +59,10 @@ BLOCKS = st.one_of(
 )
 
 
-def outcome(connection: Connection, statement: str) -> object:
+def outcome(connection: Connection, statement: str, parameters: tuple[object, ...] | None = None) -> object:
     """The rows, sorted, and the tag of a statement, or its error."""
     try:
-        cursor = connection.execute(statement.encode())
+        cursor = connection.execute(statement.encode(), parameters)
     except psycopg.Error as error:
         found = error.diag
         if not isinstance(error, errors.UniqueViolation):

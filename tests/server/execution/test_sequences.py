@@ -339,6 +339,32 @@ def test_a_long_value_skips_no_number(passing_server: ServerThread) -> None:
         assert sorted(row[0] for row in connection.execute("SELECT * FROM t")) == list(range(1, 81))
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("CREATE SEQUENCE s", "SELECT nextval('s')", "DROP SEQUENCE s"),
+        ("CREATE TABLE t (id serial, v text)", "INSERT INTO t (v) VALUES ('a')", "DROP TABLE t"),
+        (
+            "CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY, v text)",
+            "INSERT INTO t (v) VALUES ('a')",
+            "DROP TABLE t",
+        ),
+    ],
+)
+def test_a_sequence_can_be_created_used_and_dropped_in_one_block(
+    passing_server: ServerThread, statements: Sequence[str]
+) -> None:
+    with psycopg.connect(passing_server.dsn()) as connection:
+        connection.execute("CREATE SEQUENCE kept")
+        for statement in statements:
+            connection.execute(statement.encode())
+        assert connection.execute("SELECT nextval('kept')").fetchall() == [(1,)]
+        connection.commit()
+        assert connection.execute("SELECT nextval('kept')").fetchall() == [(2,)]
+        connection.execute("DROP SEQUENCE kept")
+        connection.commit()
+
+
 def test_privileges_on_sequences(passing_server: ServerThread) -> None:
     with psycopg.connect(passing_server.dsn(), autocommit=True) as owner:
         owner.execute("CREATE SEQUENCE s")
