@@ -1,6 +1,6 @@
 """Decorrelation: turns correlated subqueries and LATERAL joins into joins. Spark itself supports only a few forms.
 
-`decorrelated(relation)` rewrites LATERAL joins and the subqueries that Spark would reject (see `native.is_native`).
+`decorrelated(relation)` rewrites LATERAL joins, and subqueries and outer joins that Spark would reject (see `native`).
 Afterwards, only native subqueries name columns of an enclosing query. `decorrelator` finds the nodes to rewrite.
 
 The method is that of Neumann and Kemper, "Unnesting Arbitrary Queries" (2015). The domain of an inner query (`domain`)
@@ -17,7 +17,10 @@ references to the domain's columns:
 
 from __future__ import annotations
 
+from typing import Any
+
 from server.sql.decorrelate.decorrelator import Decorrelator
+from server.sql.decorrelate.native import needs_lateral
 from server.sql.expressions import Subquery, walk
 from server.sql.relations import Join, Relation
 
@@ -27,6 +30,10 @@ def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
 
     If not `native`, all subqueries are rewritten, including those that Spark supports.
     """
-    if any(isinstance(n, Subquery) or (isinstance(n, Join) and n.lateral) for n in walk(relation)):
+    if any(isinstance(n, Subquery) or _is_rewritten_join(n) for n in walk(relation)):
         return Decorrelator(relation, native=native).relation(relation)
     return relation
+
+
+def _is_rewritten_join(node: Any) -> bool:
+    return isinstance(node, Join) and (node.lateral or needs_lateral(node))
