@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol.pgwire.types import JSONB
-from server.sql.casts import find_cast, is_utc
+from server.sql.casts import find_cast, has_fitted_elements, is_utc
 from server.sql.columns import free_columns, ids, named, names_any
 from server.sql.expressions import (
     Aggregate,
@@ -138,7 +138,9 @@ def _uses_lambda(node: Any) -> bool:
             rule = find_cast(operand.type.without_modifiers, target.without_modifiers)
             if rule is None:
                 return False
-            return not is_utc(timezone) or has_infinities(operand.type) or _form_uses_lambda(rule.spark, (operand,))
+            if not is_utc(timezone) or has_infinities(operand.type) or has_fitted_elements(target):
+                return True
+            return _form_uses_lambda(rule.spark, (operand,))
         case Aggregate(function=function, arguments=arguments):
             # values of a group that are ordered, or passed to Python, are sorted with a comparison lambda
             return _form_uses_lambda(function.spark, arguments) or "{a}" in _form(function.spark, arguments)
