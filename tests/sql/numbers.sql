@@ -200,3 +200,7 @@ SELECT * FROM (VALUES (1.5), ('2.123'), (NULL)) AS v (x);
 SELECT 1.23::numeric(6,2) IN ('1.234', '1.231'), 1.23::numeric(6,2) = ANY ('{1.234,1.231}'), 1.23::numeric(6,2) BETWEEN '1.2301' AND 2;
 SELECT ARRAY[1.5, '2.123'], ARRAY[1.5] || '{2.123}', array_append(ARRAY[1.5], '2.123');
 SELECT lag(n, 1, '0.12345') OVER (ORDER BY id), nullif(n, '1.5001') FROM nums ORDER BY id;
+-- casts to numerics with more digits than there are
+SELECT id, f8::numeric(1000,15)::text, round(f8::numeric(100,2) / 7, 2), 1.005::numeric(39,2) = 1.01 FROM nums WHERE abs(f8) BETWEEN 1 AND 100;
+SELECT 1::numeric(1001,2);
+SELECT 1::numeric(0,2);
