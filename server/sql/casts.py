@@ -458,6 +458,11 @@ def has_modifiers(type: PgType) -> bool:
     return inner.length is not None or inner.precision is not None
 
 
+def has_fitted_elements(type: PgType) -> bool:
+    """Whether it is an array of varchar(n) or char(n)."""
+    return type.element is not None and type.element.is_string_family and type.element.length is not None
+
+
 def resulting_type(source: PgType, target: PgType) -> PgType:
     """The type of a cast from `source` to `target`. A bare numeric as target gets the scale of the source."""
     if target.element is not None and source.element is not None:

@@ -180,3 +180,6 @@ SELECT id, regexp_replace(ta[1], 'a', 'b') = ANY (ta), regexp_replace(ta[1], 'a'
 SELECT count(*) FILTER (WHERE jb->>'e' = ANY ('{text}')), bool_or(jb->>'a' = ANY ('{1}')) FROM docs;
 SELECT jb->>'e' = ANY ('{text}'), count(*) FROM docs GROUP BY 1 ORDER BY 1;
 SELECT a.id, b.id FROM docs a JOIN docs b ON a.jb->>'a' = ANY (ARRAY[b.jb->>'a', '1']) ORDER BY 1, 2;
+-- lengths and precisions of elements of columns
+SELECT id, ta::varchar(3)[], ta::char(2)[], ta::char(12)[], ta::varchar(3)[]::varchar(5)[] FROM lists;
+SELECT id, (SELECT max(m.ta) FROM lists m WHERE m.id = l.id)::varchar(1)[] FROM lists l;

@@ -139,3 +139,11 @@ SELECT * FROM ((SELECT a / 2 AS x FROM t) s JOIN u ON x = k) j, LATERAL (SELECT 
 SELECT j.a, p.k FROM ((t JOIN u ON a = k) j JOIN u p ON j.a = p.k) JOIN t c ON c.a = p.k ORDER BY 1, 2;
 SELECT * FROM ((VALUES (1), (2)) v (x) JOIN t ON a = x) q ORDER BY 1, 2;
 SELECT p.k FROM ((t JOIN u ON a = k) j JOIN u p ON j.a = p.k) x;
+-- outer joins in whose condition a pattern or a regular expression compares the two sides
+SELECT p.id, d.id FROM people p LEFT JOIN depts d ON d.city ILIKE '%' || left(p.name, 1) || '%' OR p.name ~ d.name;
+SELECT p.id, d.id FROM people p RIGHT JOIN depts d ON p.dept = d.id AND d.city LIKE '%' || right(p.name, 1) || '%';
+SELECT p.id, d.id FROM people p LEFT JOIN LATERAL (SELECT * FROM depts WHERE id >= p.dept) d ON d.city ~* right(p.name, 1) AND d.id < 4;
+SELECT p.id, d.id FROM people p LEFT JOIN depts d ON d.city SIMILAR TO '%' || right(p.name, 1) || '%' AND d.id IN (SELECT dept FROM people);
+SELECT a.id, b.id FROM people a LEFT JOIN people b ON a.name LIKE ANY (ARRAY[b.name, left(b.name, 1) || '%']) AND b.id > 6;
+SELECT p.id, d.id FROM people p FULL JOIN depts d ON p.dept = d.id AND d.city LIKE '%' || right(p.name, 1) || '%';
+SELECT p.id, d.id FROM people p FULL JOIN depts d ON d.city LIKE p.name;

@@ -203,3 +203,7 @@ SELECT lag(n, 1, '0.12345') OVER (ORDER BY id), nullif(n, '1.5001') FROM nums OR
 SELECT id, round(100.0 / (i2 / 7.0), 12), round(i2 / (i8 / 3.0), 14), round((n + 1) / ((n + 1) / 7), 12) FROM nums WHERE id < 4 AND i2 <> 0 AND i8 <> 0;
 SELECT id, round(7 / (1.0 / 3 + i2), 10), round(1 / (0.000000000012 * (i2 * i2 + 1)), 4), round(1 / (3 / (7 / (i2 * i2 + 1.5))), 10) FROM nums WHERE i2 BETWEEN -100 AND 100;
 SELECT round(123456789.12 / avg(i2 / 7.0), 6) FROM nums WHERE i2 BETWEEN 1 AND 1000;
+-- casts to numerics with more digits than there are
+SELECT id, f8::numeric(1000,15)::text, round(f8::numeric(100,2) / 7, 2), 1.005::numeric(39,2) = 1.01 FROM nums WHERE abs(f8) BETWEEN 1 AND 100;
+SELECT 1::numeric(1001,2);
+SELECT 1::numeric(0,2);

@@ -233,3 +233,13 @@ SELECT 1 IN (VALUES (1) ORDER BY 1 LIMIT 1), (VALUES (1) LIMIT 1), ARRAY(VALUES 
 SELECT a, b FROM (VALUES (1) OFFSET 0) AS x (a), LATERAL (VALUES (a + 1) LIMIT 1) y (b);
 SELECT * FROM (VALUES (1), (2) x);
 SELECT * FROM (VALUES (1) LIMIT 1) x JOIN depts ON id = column1;
+-- conditions in which a pattern or a regular expression compares columns of both queries
+SELECT id FROM people p WHERE EXISTS (SELECT 1 FROM depts WHERE city ~* right(p.name, 1));
+SELECT id FROM people p WHERE NOT EXISTS (SELECT 1 FROM depts WHERE city LIKE '%' || right(p.name, 1) || '%' AND id = p.dept);
+SELECT id FROM people p WHERE dept IN (SELECT id FROM depts WHERE city LIKE '%' || right(p.name, 1) || '%');
+SELECT id FROM people p WHERE dept NOT IN (SELECT id FROM depts WHERE city LIKE '%' || right(p.name, 1) || '%');
+SELECT id FROM people p WHERE 'Paris' = (SELECT city FROM depts WHERE id = p.dept AND city ~ right(p.name, 1));
+SELECT id, dept IN (SELECT id FROM depts WHERE city LIKE ANY (ARRAY[p.name, 'O%'])) FROM people p;
+-- a subquery in the select list of a correlated subquery
+SELECT id, (SELECT EXISTS (SELECT 1 FROM people WHERE dept = d.id) FROM depts d WHERE d.id = p.dept) FROM people p;
+SELECT id, (SELECT d.id IN (SELECT dept FROM people WHERE active) FROM depts d WHERE d.id = p.dept) FROM people p;

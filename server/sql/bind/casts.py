@@ -10,7 +10,7 @@ from catalog.objects.columns import DomainUse
 from catalog.objects.relations import Relation
 from catalog.objects.types import Domain
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, TEXT, PgType, array_of, named_type
+from protocol.pgwire.types import INT4, NUMERIC_PRECISION_MAX, TEXT, PgType, array_of, named_type
 from server.sql.bind import mz_timestamps
 from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
 from server.sql.bind.binder import Binder, form
@@ -48,6 +48,9 @@ _TYPE_NAMES: dict[exp.DType, str] = {
     exp.DType.JSON: "json",
     exp.DType.JSONB: "jsonb",
 }
+
+
+_LONG_PRECISIONS = frozenset(map(str, range(NUMERIC_PRECISION_MAX + 1, 1_001)))  # that PostgreSQL's numeric has, too
 
 
 def type_of(binder: Binder, tree: exp.Expr) -> PgType:
@@ -115,7 +118,11 @@ def _named_type(binder: Binder, tree: exp.DataType) -> UserType | None:
 
 
 def type_spelling(tree: exp.Expr) -> str:
-    """The spelling of a DataType for `parse_type`."""
+    """The spelling of a DataType for `parse_type`.
+
+    A numeric with more digits than there can be gets as many as possible, because values are computed and not stored:
+    those with more digits are errors in all types.
+    """
     if not isinstance(tree, exp.DataType):
         return tree.name.lower()
     if tree.this == exp.DType.ARRAY:
@@ -131,6 +138,8 @@ def type_spelling(tree: exp.Expr) -> str:
     sizes = [str(size.name) for size in tree.expressions]
     if name == "float8" and sizes:
         name = "float"
+    if name == "numeric" and sizes and sizes[0] in _LONG_PRECISIONS:
+        sizes[0] = str(NUMERIC_PRECISION_MAX)
     return f"{name}({','.join(sizes)})" if sizes else name
 
 

@@ -1,6 +1,6 @@
 """Decorrelation: turns correlated subqueries and LATERAL joins into joins. Spark itself supports only a few forms.
 
-`decorrelated(relation)` rewrites LATERAL joins and the subqueries that Spark would reject (see `native.is_native`).
+`decorrelated(relation)` rewrites LATERAL joins, and subqueries and outer joins that Spark would reject (see `native`).
 Afterwards, only native subqueries name columns of an enclosing query. `decorrelator` finds the nodes to rewrite.
 `values_joined(relation)` then rewrites scalar subqueries that are not correlated, for small inputs.
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from server.sql.columns import free_columns
 from server.sql.decorrelate.decorrelator import Decorrelator
-from server.sql.decorrelate.native import is_native
+from server.sql.decorrelate.native import is_native, needs_lateral
 from server.sql.expressions import Subquery, SubqueryKind, Volatile, children, walk
 from server.sql.relations import Filter, Join, Limit, Project, Relation, Sort
 
@@ -32,7 +32,7 @@ def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
 
     If not `native`, all subqueries are rewritten, including those that Spark supports.
     """
-    if any(isinstance(n, Subquery) or (isinstance(n, Join) and n.lateral) for n in walk(relation)):
+    if any(isinstance(n, Subquery) or _is_rewritten_join(n) for n in walk(relation)):
         return Decorrelator(relation, is_native if native else _is_never_kept).relation(relation)
     return relation
 
@@ -56,6 +56,10 @@ def values_joined(relation: Relation) -> Relation | None:
 
 def _is_never_kept(*_: Any) -> bool:
     return False
+
+
+def _is_rewritten_join(node: Any) -> bool:
+    return isinstance(node, Join) and (node.lateral or needs_lateral(node))
 
 
 def _has_value(node: Relation) -> bool:

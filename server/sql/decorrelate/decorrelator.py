@@ -1,4 +1,4 @@
-"""Rewrites the nodes of a plan that have subqueries in their expressions, and LATERAL joins."""
+"""Rewrites the nodes of a plan that have subqueries in their expressions, LATERAL joins and some outer joins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.sql.columns import NewColumns, free_columns
 from server.sql.conditions import all_of, same
 from server.sql.decorrelate.domain import Domain
 from server.sql.decorrelate.limits import numbered_limit
-from server.sql.decorrelate.native import flat, has_subquery, in_lambdas
+from server.sql.decorrelate.native import flat, has_subquery, in_lambdas, needs_lateral
 from server.sql.decorrelate.pushdown import not_supported, pushed
 from server.sql.decorrelate.values import SubqueryValues
 from server.sql.expressions import ColumnRef, Expression, Literal, Subquery, transform, walk
@@ -49,6 +49,8 @@ class Decorrelator:
     def relation(self, node: Relation) -> Relation:
         """The node and all nodes below it, rewritten."""
         changed = self._without_subqueries(node)
+        if isinstance(changed, Join) and needs_lateral(changed):
+            changed = self._made_lateral(changed)
         if isinstance(changed, Join) and changed.lateral:
             changed = self._lateral(changed)
 
@@ -181,6 +183,24 @@ class Decorrelator:
     def _needed(subquery: Subquery) -> set[int]:
         named = {n.column.id for operand in subquery.operands for n in walk(operand) if isinstance(n, ColumnRef)}
         return named | {c.id for c in free_columns(subquery.relation)}
+
+    # -- outer joins ------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _made_lateral(node: Join) -> Relation:
+        """L LEFT JOIN R ON c = L LEFT JOIN LATERAL (R WHERE c) ON true. The sides of a RIGHT JOIN are exchanged.
+
+        0A000 for a FULL JOIN.
+        """
+        assert node.condition is not None
+        if node.kind is JoinKind.FULL or (node.kind is JoinKind.RIGHT and node.lateral):
+            raise not_supported(
+                f"a {node.kind} JOIN with this condition",
+                hint="Use LEFT JOIN, and add the other rows of the right side with UNION ALL and NOT EXISTS.",
+            )
+        left, right = (node.left, node.right) if node.kind is JoinKind.LEFT else (node.right, node.left)
+        made = joined(JoinKind.LEFT, left, Filter(right, node.condition), None, lateral=True)
+        return made if node.kind is JoinKind.LEFT else exactly(made, node.columns)
 
     # -- LATERAL ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The subqueries that Spark supports as written."""
+"""The subqueries and outer joins that Spark supports as written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol.pgwire.types import JSONB
-from server.sql.casts import find_cast, is_utc
-from server.sql.columns import free_columns, names_any
+from server.sql.casts import find_cast, has_fitted_elements, is_utc
+from server.sql.columns import free_columns, ids, named, names_any
 from server.sql.expressions import (
     Aggregate,
     Call,
@@ -19,6 +19,7 @@ from server.sql.expressions import (
     SubqueryKind,
     WindowCall,
     transform,
+    walk,
     walk_all,
 )
 from server.sql.functions.table import Form
@@ -30,7 +31,8 @@ from server.sql.relations import Filter, Join, JoinKind, Project, Relation, Scan
 def is_native(subquery: Subquery, node: Relation) -> bool:
     """Whether Spark supports the subquery in an expression of `node`.
 
-    If it is correlated, outer columns may occur only in WHERE conditions over inner and cross joins.
+    If it is correlated, outer columns may occur only in WHERE conditions over inner and cross joins, and not together
+    with inner columns in what Python computes: Spark would do so in the condition of a semi, anti or single join.
     """
     if subquery.kind in (SubqueryKind.ANY, SubqueryKind.ALL):
         return False
@@ -40,9 +42,9 @@ def is_native(subquery: Subquery, node: Relation) -> bool:
     if not outer:
         return True
     inner = subquery.relation
-    if isinstance(inner, Project) and not names_any(inner.expressions, outer):
+    if isinstance(inner, Project) and _is_inner(inner.expressions, outer):
         inner = inner.input
-    if isinstance(inner, AggregateNode) and not inner.keys and not names_any((inner.calls,), outer):
+    if isinstance(inner, AggregateNode) and not inner.keys and _is_inner(inner.calls, outer):
         inner = inner.input
     return _is_simple(inner, outer)
 
@@ -52,15 +54,50 @@ def _is_simple(node: Relation, outer: set[int]) -> bool:
         case Scan():
             return True
         case Filter(input=input, predicate=predicate):
-            return not has_subquery(predicate) and _is_simple(input, outer)
+            allowed = not has_subquery(predicate) and not _mixes_in_python(predicate, outer)
+            return allowed and _is_simple(input, outer)
         case Project(input=input, expressions=expressions):
-            return not names_any(expressions, outer) and not has_subquery(expressions) and _is_simple(input, outer)
+            return _is_inner(expressions, outer) and _is_simple(input, outer)
         case Join(kind=JoinKind.INNER | JoinKind.CROSS, lateral=False, condition=condition, left=left, right=right):
             return (
-                not (condition is not None and (names_any(condition, outer) or has_subquery(condition)))
+                (condition is None or _is_inner(condition, outer))
                 and _is_simple(left, outer)
                 and _is_simple(right, outer)
             )
+    return False
+
+
+def _is_inner(part: Any, outer: set[int]) -> bool:
+    """Whether an expression, or a tuple of them, has neither outer columns nor subqueries."""
+    return not names_any(part, outer) and not has_subquery(part)
+
+
+def needs_lateral(join: Join) -> bool:
+    """Whether it is an outer join in whose condition Python computes with columns of both sides. Spark rejects it."""
+    outer = join.kind in (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
+    return outer and join.condition is not None and _mixes_in_python(join.condition, ids(join.left.columns))
+
+
+def _mixes_in_python(predicate: Expression, outer: set[int]) -> bool:
+    """Whether a Python function takes both outer and other columns."""
+    for node in walk(predicate):
+        if _calls_python(node):
+            columns = named(node)
+            if columns & outer and columns - outer:
+                return True
+    return False
+
+
+def _calls_python(node: Any) -> bool:
+    """Whether the Spark SQL of an expression calls a Python function for it, or may do so."""
+    match node:
+        case Call(function=function, arguments=arguments, timezone=timezone):
+            return not is_utc(timezone) or not _form(function.spark, arguments)
+        case Cast(operand=operand, type=target, timezone=timezone):
+            rule = find_cast(operand.type.without_modifiers, target.without_modifiers)
+            return not is_utc(timezone) or rule is None or rule.spark is None
+        case Quantified(call=call):
+            return any(map(_calls_python, walk(call)))
     return False
 
 
@@ -101,7 +138,9 @@ def _uses_lambda(node: Any) -> bool:
             rule = find_cast(operand.type.without_modifiers, target.without_modifiers)
             if rule is None:
                 return False
-            return not is_utc(timezone) or has_infinities(operand.type) or _form_uses_lambda(rule.spark, (operand,))
+            if not is_utc(timezone) or has_infinities(operand.type) or has_fitted_elements(target):
+                return True
+            return _form_uses_lambda(rule.spark, (operand,))
         case Aggregate(function=function, arguments=arguments):
             # values of a group that are ordered, or passed to Python, are sorted with a comparison lambda
             return _form_uses_lambda(function.spark, arguments) or "{a}" in _form(function.spark, arguments)

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, BYTEA, INT8, JSONB
-from server.sql.casts import find_cast, is_utc
+from server.sql.casts import find_cast, has_fitted_elements, is_utc
 from server.sql.coerce import INT4_MAX
 from server.sql.columns import names_any
 from server.sql.expressions import (
@@ -204,6 +204,8 @@ class ExpressionRenderer(ABC):
             text = python_call(worker.cast_key(source, target, cast.timezone), [text], target, digits)
         if target.length is not None:
             text = fit_length(text, target, cast.assignment)
+        elif has_fitted_elements(target):
+            text = f"transform({text}, e -> {fit_length('e', inner, cast.assignment)})"
         return self._within_limit(text, (operand,))
 
     def _aggregate(self, call: Aggregate, over: str) -> str:

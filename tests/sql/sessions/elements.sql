@@ -16,3 +16,17 @@ UPDATE lists SET a = '{}', a[1] = 1;
 UPDATE lists SET a[1] = 1, a = '{}';
 UPDATE lists SET a[2147483647] = 1;
 SELECT * FROM lists ORDER BY id;
+-- the lengths of elements are those of the column
+CREATE TABLE codes (id int, c varchar(3)[], f char(2)[]);
+INSERT INTO codes VALUES (1, '{abc,d}', '{x,yz}'), (2, NULL, '{}'), (3, '{NULL}', '{NULL}');
+CREATE TABLE short (c varchar(2)[]);
+INSERT INTO short SELECT c FROM codes;
+INSERT INTO short SELECT array_append(c, 'ab  ') FROM codes WHERE id > 1;
+INSERT INTO short SELECT c::varchar(2)[] FROM codes;
+UPDATE short SET c = codes.c FROM codes WHERE codes.id = 1;
+SELECT * FROM short ORDER BY c;
+ALTER TABLE codes ALTER COLUMN c TYPE varchar(2)[];
+ALTER TABLE codes ALTER COLUMN c TYPE varchar(2)[] USING c::varchar(2)[];
+ALTER TABLE codes ALTER COLUMN f TYPE char(4)[];
+SELECT * FROM codes ORDER BY id;
+DROP TABLE codes, short;
