@@ -180,3 +180,6 @@ SELECT id, regexp_replace(ta[1], 'a', 'b') = ANY (ta), regexp_replace(ta[1], 'a'
 SELECT count(*) FILTER (WHERE jb->>'e' = ANY ('{text}')), bool_or(jb->>'a' = ANY ('{1}')) FROM docs;
 SELECT jb->>'e' = ANY ('{text}'), count(*) FROM docs GROUP BY 1 ORDER BY 1;
 SELECT a.id, b.id FROM docs a JOIN docs b ON a.jb->>'a' = ANY (ARRAY[b.jb->>'a', '1']) ORDER BY 1, 2;
+-- names of array types in pg_type
+SELECT '{1,2}'::_int4, '{a}'::_text, CAST('{1}' AS pg_catalog._int8), ARRAY[1,2]::_text;
+SELECT '{1}'::_nothing;
