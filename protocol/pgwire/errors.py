@@ -155,6 +155,8 @@ class PgError(Exception):
     `position` is the 1-based index, in characters, into the text of the query that the client sent.
     `where` is the CONTEXT line; COPY puts the input's line and column there.
     `schema_name`, `table_name`, `column_name` and `constraint_name` name what a row violates.
+    `routine` is the function of PostgreSQL's source that reports the error, where drivers tell errors with one SQLSTATE
+    apart by it.
     """
 
     def __init__(
@@ -171,6 +173,7 @@ class PgError(Exception):
         table_name: str | None = None,
         column_name: str | None = None,
         constraint_name: str | None = None,
+        routine: str | None = None,
     ) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
@@ -184,6 +187,7 @@ class PgError(Exception):
         self.table_name = table_name
         self.column_name = column_name
         self.constraint_name = constraint_name
+        self.routine = routine
 
     def __repr__(self) -> str:
         return f"PgError({self.sqlstate}, {self.message!r})"

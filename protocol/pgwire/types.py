@@ -311,7 +311,7 @@ def _stored_enum(spelling: str) -> PgType:
 
 @cache
 def named_type(spelling: str) -> PgType:
-    """Parses `int4`, `integer`, `numeric(10,2)`, `varchar(20)[]`, `timestamp with time zone`, ...
+    """Parses `int4`, `integer`, `numeric(10,2)`, `varchar(20)[]`, `_int4`, `timestamp with time zone`, ...
 
     ValueError for an unknown name, a modifier out of range, or more than one dimension; its text is the message.
     """
@@ -327,6 +327,8 @@ def named_type(spelling: str) -> PgType:
         result = MZ_TIMESTAMP
     elif alias in _SCALARS and alias != "unknown":
         result = _modified(scalar(alias), name, first, second)
+    elif alias[0] == "_" and alias[1:] in _SCALARS and alias[1:] in _ARRAY_OIDS and first is None and not dimensions:
+        result = array_of(scalar(alias[1:]))  # the name that pg_type has for an array type
     else:
         raise ValueError(f'type "{name}" does not exist')
     return array_of(result) if dimensions else result

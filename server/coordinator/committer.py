@@ -23,6 +23,7 @@ import structlog
 from catalog import holds, layout, persistence, source_state, updates
 from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionError, CollectionErrors
+from catalog.drops import rebased
 from catalog.holds import HoldPosition
 from catalog.ids import ObjectId, Timestamp
 from catalog.log import Frontiers as DurableFrontiers
@@ -85,7 +86,8 @@ class Request:
     `tables`: the written tables, as the changes were computed for them. They may not have been altered since.
     `key_changes`: the changes of enforced keys by table. Those that are missing are computed by the committer.
     `new_keys`: the rows of enforced keys that `catalog` adds to a table in `unchanged`, without the request's changes.
-    `catalog`: the states before and after DDL. The state before must still be the current one.
+    `catalog`: the states before and after DDL. The state before must still be the current one, apart from dropped
+    temporary objects of ended sessions: the committer then drops them in both.
     `history_starts`: the times at which the history of new materialized views, indexes and holds starts, if they are
     not that of the commit. The requester holds the required history until the commit is done.
     `advances`, `overdue`: moves of holds.
@@ -396,8 +398,12 @@ class Committer:
             if id not in state.items or self._has_changed(id, read_at, request.keys.get(id), written.get(id, ())):
                 raise Conflict(id)
         if request.catalog is not None:
-            if request.catalog[0].version != state.version:
-                raise Conflict
+            before, after = request.catalog
+            if before.version != state.version:
+                moved = rebased(before, after, state)
+                if moved is None:
+                    raise Conflict
+                request.catalog = (state, moved)
             state = request.catalog[1]
         else:
             for id, table in request.tables.items():

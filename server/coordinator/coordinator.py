@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Items
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from catalog import holds, persistence
 from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
-from catalog.drops import without_schema
+from catalog.drops import without_temporary
 from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout
 from catalog.log import Log
@@ -34,7 +34,6 @@ from catalog.objects.tables import Table
 from catalog.objects.views import View
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
-from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from catalog.store import Store, explained
 from server.coordinator.activity import Activity
@@ -224,10 +223,8 @@ class Coordinator:
     async def _drop_temporary(self, selected: Callable[[Schema], bool]) -> None:
         """Drops the selected schemas of temporary objects."""
         while gone := [schema for schema in self.state.schemas.values() if is_temporary(schema) and selected(schema)]:
-            before = after = self.state
-            for schema in gone:
-                after = without_schema(after, schema.id, cascade=True)
-            after = replace(after.settled(before, MATERIALIZE.id), version=before.version + 1)
+            before = self.state
+            after = without_temporary(before, [schema.id for schema in gone])
             try:
                 await self.commit(Request(catalog=(before, after)))
             except Conflict:

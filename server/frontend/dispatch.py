@@ -93,7 +93,9 @@ class Dispatcher:
         if isinstance(prepared.statement, s.Fetch):
             return current  # another cursor may have this name now
         if prepared.fields is not None and _types(current) != _types(prepared):
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
+            message = "cached plan must not change result type"
+            # asyncpg and pgjdbc prepare the statement again if the error is of this routine
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, routine="RevalidateCachedQuery")
         return current
 
     def _revalidated_statement(self, name: str) -> Prepared:

@@ -234,6 +234,7 @@ def error_of(answer: Answer) -> PgError:
         table_name=report.table_name,
         column_name=report.column_name,
         constraint_name=report.constraint_name,
+        routine=report.routine,
     )
 
 

@@ -98,7 +98,7 @@ reports = (
     st.none() | texts,
     st.none() | texts,
     st.none() | st.integers(1, 2**31),
-    st.none() | texts,
+    *[st.none() | texts] * 6,
 )
 versions = st.tuples(st.just(3), st.integers(0, 2**16 - 1))
 

@@ -183,3 +183,6 @@ SELECT a.id, b.id FROM docs a JOIN docs b ON a.jb->>'a' = ANY (ARRAY[b.jb->>'a',
 -- lengths and precisions of elements of columns
 SELECT id, ta::varchar(3)[], ta::char(2)[], ta::char(12)[], ta::varchar(3)[]::varchar(5)[] FROM lists;
 SELECT id, (SELECT max(m.ta) FROM lists m WHERE m.id = l.id)::varchar(1)[] FROM lists l;
+-- names of array types in pg_type
+SELECT '{1,2}'::_int4, '{a}'::_text, CAST('{1}' AS pg_catalog._int8), ARRAY[1,2]::_text;
+SELECT '{1}'::_nothing;

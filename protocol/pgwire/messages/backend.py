@@ -239,6 +239,7 @@ class _Report:
     table_name: str | None = None
     column_name: str | None = None
     constraint_name: str | None = None
+    routine: str | None = None
 
     @classmethod
     def parse(cls, data: bytes, at: int, end: int) -> Self:
@@ -261,6 +262,7 @@ class _Report:
                 fields.get(_TABLE),
                 fields.get(_COLUMN),
                 fields.get(_CONSTRAINT),
+                fields.get(_ROUTINE),
             )
         except (KeyError, ValueError):
             raise malformed("invalid message format") from None
@@ -281,6 +283,7 @@ class _Report:
             ("t", self.table_name),
             ("c", self.column_name),
             ("n", self.constraint_name),
+            ("R", self.routine),
         )
         parts = (
             f"{letter}{value}".replace("\0", "?").encode(errors="replace") + b"\0"
@@ -291,7 +294,7 @@ class _Report:
 
 
 _SEVERITY, _SQLSTATE, _MESSAGE, _DETAIL, _HINT, _POSITION, _WHERE = b"VCMDHPW"
-_SCHEMA, _TABLE, _COLUMN, _CONSTRAINT = b"stcn"
+_SCHEMA, _TABLE, _COLUMN, _CONSTRAINT, _ROUTINE = b"stcnR"
 
 
 class ErrorResponse(_Report):
@@ -314,6 +317,7 @@ class ErrorResponse(_Report):
             error.table_name,
             error.column_name,
             error.constraint_name,
+            error.routine,
         )
 
 

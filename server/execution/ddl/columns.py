@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD, RECORD_ARRAY, PgType
+from protocol.pgwire.types import RECORD, RECORD_ARRAY, VOID, PgType
 from server.sql.grammar.statements.parts import Ident
 from server.sql.scope import SYSTEM_COLUMNS
 
 COLUMNS_MAX = 1_600  # as in PostgreSQL
 CHECKS_MAX = 500  # of a table or domain; each is planned by itself, on the event loop
+_ROW_HINT = "Name the columns of the row, or make a value of it with to_jsonb()."
+_HINTS = {RECORD: _ROW_HINT, RECORD_ARRAY: _ROW_HINT, VOID: "Leave out the function, which has no result."}
 NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 
 
@@ -46,14 +48,11 @@ def check_column_name(column: Ident) -> None:
 
 
 def check_types(names: Sequence[Ident], types: Iterable[PgType]) -> None:
-    """PgError 42P16 for a column whose values can only be returned: a row, or an array of rows."""
+    """PgError 42P16 for a column whose values can only be returned: a row, an array of rows, or void."""
     for name, type in zip(names, types, strict=True):
-        if type in (RECORD, RECORD_ARRAY):
-            raise PgError(
-                SqlState.INVALID_TABLE_DEFINITION,
-                f'column "{name.name}" has pseudo-type {type.display}',
-                hint="Name the columns of the row, or make a value of it with to_jsonb().",
-            )
+        if type in _HINTS:
+            message = f'column "{name.name}" has pseudo-type {type.display}'
+            raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, hint=_HINTS[type])
 
 
 def check_number_of_checks(checks: Sequence[object], kind: str) -> None:

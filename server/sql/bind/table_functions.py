@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, INT8, UNKNOWN, array_of
+from protocol.pgwire.types import INT4, INT8, UNKNOWN, VOID, array_of
 from server.sql import expressions as ex
 from server.sql.bind.binder import Binder
 from server.sql.bind.calls import set_array
@@ -20,8 +20,9 @@ from server.sql.expressions import Column, ColumnRef, Expression, Literal, walk
 from server.sql.functions import resolve
 from server.sql.functions.sets import SETS
 from server.sql.functions.table import INTEGERS
-from server.sql.relations import Relation, Series, Unnest, Values
+from server.sql.relations import Project, Relation, Series, Unnest, Values
 from server.sql.scope import Entry, Scope
+from server.sql.waiting import WAITING
 
 # What to do instead of RisingWave's functions of a table, its column and intervals.
 _WINDOWS = {
@@ -49,7 +50,8 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
                 hint="Number the rows with row_number() OVER () in an outer query.",
             )
         return json_records(binder, calls[0], alias_columns(tree), alias, inner)
-    constant = _series(binder, calls[0], inner) if len(calls) == 1 and not ordinality else None
+    is_alone = len(calls) == 1 and not ordinality
+    constant = (_series(binder, calls[0], inner) or _effect(binder, calls[0], inner)) if is_alone else None
     if constant is not None:
         relation: Relation = constant
     else:
@@ -80,6 +82,14 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
     if len(entries) == 1 and entries[0].name != alias:  # as a whole row, the alias denotes the single column's value
         entries.append(replace(entries[0], name=alias, is_row=True))
     return FromItem(relation, entries, True)
+
+
+def _effect(binder: Binder, tree: exp.Expr, scope: Scope) -> Relation | None:
+    """The row of a function that waits, or has another effect than its result, such as pg_sleep(). None of others."""
+    if isinstance(tree, exp.Unnest) or function_name(tree) not in {*WAITING, "setseed"}:
+        return None
+    value = binder.expression(tree, scope)
+    return Project(Values((), ((),)), (binder.new_column(function_name(tree), value),), (value,))
 
 
 def _element(binder: Binder, name: str, array: Expression) -> Column:
@@ -117,6 +127,9 @@ def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> li
             raise binder.unsupported(
                 "a function in FROM that returns a record", tree, hint="Call it in a select list, and name the fields."
             )
+        if value.type == VOID:
+            hint = "Call it in a select list, or alone in FROM."
+            raise binder.unsupported(f"{name} in FROM WITH ORDINALITY or ROWS FROM", tree, hint=hint)
         return [(alias, ex.Array((value,), array_of(value.type)))]
     bound = [binder.expression(a, scope) for a in tree.expressions]
     if any(isinstance(a, exp.Star) for a in tree.expressions):

@@ -46,6 +46,15 @@ def test_a_row_cannot_be_a_column(connection: psycopg.Connection, create: str, q
         connection.execute(f"CREATE {create} v AS {query}".encode())
 
 
+@pytest.mark.parametrize("query", ["SELECT pg_sleep(0) AS t", "SELECT * FROM pg_sleep(0) AS t"])
+@pytest.mark.parametrize("create", ["VIEW", "TABLE"])
+def test_the_result_of_a_function_without_one_cannot_be_a_column(
+    connection: psycopg.Connection, create: str, query: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidTableDefinition, match='column "t" has pseudo-type void'):
+        connection.execute(f"CREATE {create} v AS {query}".encode())
+
+
 def test_a_written_row_is_returned(connection: psycopg.Connection) -> None:
     connection.execute("CREATE TABLE parts (id int, name text)")
     connection.execute("INSERT INTO parts VALUES (1, 'a')")

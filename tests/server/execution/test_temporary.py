@@ -148,3 +148,23 @@ def test_sequences_end_with_the_session(connect: Connect) -> None:
     while temporary_schemas(other) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert temporary_schemas(other) == []
+
+
+def test_a_block_is_not_failed_by_the_end_of_another_session(connect: Connect) -> None:
+    """Sessions of an application's requests begin and end all the time, and their temporary tables with them."""
+    ended, watching = connect(), connect()
+    ended.execute("CREATE TEMP TABLE t (k int); INSERT INTO t VALUES (1); CREATE TEMP VIEW v AS SELECT k FROM t")
+    session = connect()
+    session.execute("BEGIN; CREATE TEMP TABLE t (k int); CREATE TABLE lasting (k int)")
+    ended.close()
+    until = time.monotonic() + 30
+    while temporary_schemas(watching):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    session.execute("INSERT INTO t VALUES (2); INSERT INTO lasting VALUES (3); COMMIT")
+    assert rows(session, "SELECT k FROM t") == [(2,)]
+    assert rows(watching, "SELECT k FROM lasting") == [(3,)]
+    session.execute("BEGIN; CREATE TEMP TABLE u (k int)")
+    watching.execute("CREATE TABLE meanwhile (k int)")
+    with pytest.raises(errors.SerializationFailure):
+        session.execute("COMMIT")

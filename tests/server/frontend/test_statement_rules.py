@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
+import asyncpg
 import psycopg
 import pytest
 from psycopg import errors
@@ -73,6 +74,25 @@ def test_a_prepared_select_whose_result_type_has_changed_is_refused(
         connection.execute("SELECT * FROM t", prepare=True)
     with connection.transaction(), pytest.raises(errors.FeatureNotSupported, match=words):
         connection.execute("SELECT * FROM t", prepare=True)
+
+
+async def test_asyncpg_prepares_a_statement_again_whose_result_type_has_changed(passing_server: ServerThread) -> None:
+    """asyncpg and pgjdbc tell this error from others with its SQLSTATE by the routine that PostgreSQL reports."""
+    connection = await asyncpg.connect(passing_server.dsn())
+    try:
+        await connection.execute("CREATE TABLE changing (k int)")
+        assert await connection.fetchrow("SELECT * FROM changing") is None
+        await connection.execute("ALTER TABLE changing ADD COLUMN v text")
+        await connection.execute("INSERT INTO changing VALUES (1, 'x')")
+        assert tuple(await connection.fetchrow("SELECT * FROM changing")) == (1, "x")
+        await connection.execute("ALTER TABLE changing DROP COLUMN v")
+        with pytest.raises(asyncpg.InvalidCachedStatementError):
+            async with connection.transaction():
+                await connection.fetchrow("SELECT * FROM changing")
+        assert tuple(await connection.fetchrow("SELECT * FROM changing")) == (1,)
+    finally:
+        await connection.execute("DROP TABLE IF EXISTS changing")
+        await connection.close()
 
 
 def test_a_row_description_precedes_a_runtime_error(

@@ -220,3 +220,18 @@ def test_lock_table_makes_writers_wait(postgres: str, connect: Connect) -> None:
     with pytest.raises(errors.LockNotAvailable, match='could not obtain lock on relation "locked_too"'):
         ours[0].execute("BEGIN; LOCK locked_too")
         ours[1].execute("BEGIN; LOCK locked_too NOWAIT")
+
+
+def test_functions_with_an_effect_can_be_called_in_from(connect: Connect) -> None:
+    """psycopg 2 calls every function in FROM (`callproc`)."""
+    session = connect()
+    begun = time.monotonic()
+    assert session.execute("SELECT * FROM pg_sleep(0.2)").fetchall() == [("",)]
+    assert time.monotonic() - begun >= 0.2
+    assert session.execute("SELECT * FROM pg_try_advisory_lock(1) AS locked").fetchall() == [(True,)]
+    assert connect().execute("SELECT locked FROM pg_try_advisory_lock(1) AS locked").fetchall() == [(False,)]
+    assert session.execute("SELECT s.* FROM setseed(0.5) AS s").fetchall() == [("",)]
+    several = "ROWS FROM (pg_sleep(0), setseed(0))"
+    for refused in ("pg_sleep(0) WITH ORDINALITY", several, "(VALUES (1)) v, pg_sleep(0)"):
+        with pytest.raises(errors.FeatureNotSupported):
+            session.execute(f"SELECT * FROM {refused}".encode())
