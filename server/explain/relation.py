@@ -166,7 +166,8 @@ class _Explainer:
                 return f"({self.text(call)} for {'all' if expression.all else 'any'} of {self.text(array)})"
             case Aggregate():
                 return self._aggregate(expression)
-            case WindowCall(call=call, partition=partition, order=order, frame=frame):
+            case WindowCall(call=call, partition=partition, order=order):
+                frame = expression.frame.format(*map(self.text, expression.offsets))
                 parts = [f"PARTITION BY {self._list(partition)}"] if partition else []
                 parts += [f"ORDER BY {self._keys(order)}"] if order else []
                 return f"{self.text(call)} OVER ({' '.join([*parts, frame]).strip()})"

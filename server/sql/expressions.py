@@ -233,13 +233,17 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """`frame` is the text after ORDER BY in the parentheses, in syntax that PostgreSQL and Spark share."""
+    """`frame` is the text after ORDER BY in the parentheses, in syntax that PostgreSQL and Spark share.
+
+    `offsets`: parameters of type bigint, or casts of them, for which `{0}` and `{1}` stand in `frame`.
+    """
 
     call: Aggregate
     partition: tuple[Expression, ...]
     order: tuple[SortKey, ...]
     frame: str
     position: int | None = field(default=None, compare=False)
+    offsets: tuple[Expression, ...] = ()
 
     @property
     def type(self) -> PgType:

@@ -19,20 +19,25 @@ from protocol.pgwire.types import (
     numeric,
 )
 from server.sql.bind.binder import Binder
-from server.sql.coerce import ASSIGNMENT, INT4_MAX
-from server.sql.expressions import Aggregate, Cast, Expression, Literal, SortKey, WindowCall
+from server.sql.coerce import ASSIGNMENT
+from server.sql.expressions import Aggregate, Cast, Expression, Literal, Parameter, SortKey, WindowCall
 from server.sql.functions.table import FUNCTIONS, Kind
+from server.sql.functions.windows import frame_offset
 from server.sql.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`kind`: ROWS, RANGE or GROUPS. The bounds are Spark SQL. `excluded`: CURRENT ROW, GROUP or TIES."""
+    """`kind`: ROWS, RANGE or GROUPS. The bounds are Spark SQL. `excluded`: CURRENT ROW, GROUP or TIES.
+
+    `offsets`: as in `WindowCall`.
+    """
 
     kind: str
     start: str
     end: str
     excluded: str
+    offsets: tuple[Expression, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind} BETWEEN {self.start} AND {self.end}"
@@ -50,8 +55,11 @@ def frame_of(
     if spec is None:
         return None, order
     kind = spec.args["kind"].upper()
+    offsets: list[Expression] = []
     bounds = [
-        _frame_bound(binder, spec, side, kind, order, tree) if spec.args.get(side) is not None else "CURRENT ROW"
+        _frame_bound(binder, spec, side, kind, order, tree, offsets)
+        if spec.args.get(side) is not None
+        else "CURRENT ROW"
         for side in ("start", "end")
     ]
     _check_frame(binder, bounds[0], bounds[1], tree)
@@ -70,7 +78,14 @@ def frame_of(
         raise binder.unsupported(
             "RANGE with an offset of months and one of days", tree, hint="Use the same unit in both bounds."
         )
-    return Frame(kind, bounds[0], bounds[1], excluded), order
+    if offsets and excluded:
+        raise _not_constant(binder, tree)
+    return Frame(kind, bounds[0], bounds[1], excluded, tuple(offsets)), order
+
+
+def _not_constant(binder: Binder, tree: exp.Expr) -> PgError:
+    hint = "Write the offset as a literal, or as a parameter in mode ROWS without EXCLUDE."
+    return binder.unsupported("a window frame whose offset is not a constant", tree, hint=hint)
 
 
 def _check_frame(binder: Binder, start: str, end: str, tree: exp.Expr) -> None:
@@ -88,9 +103,15 @@ def _check_frame(binder: Binder, start: str, end: str, tree: exp.Expr) -> None:
 
 
 def _frame_bound(
-    binder: Binder, spec: exp.Expr, side: str, kind: str, order: tuple[SortKey, ...], tree: exp.Expr
+    binder: Binder,
+    spec: exp.Expr,
+    side: str,
+    kind: str,
+    order: tuple[SortKey, ...],
+    tree: exp.Expr,
+    offsets: list[Expression],
 ) -> str:
-    """UNBOUNDED PRECEDING, CURRENT ROW, 3 FOLLOWING, ... as Spark SQL."""
+    """UNBOUNDED PRECEDING, CURRENT ROW, 3 FOLLOWING, ... as Spark SQL. A parameter is added to `offsets`."""
     bound = spec.args[side]
     direction = (spec.args.get(f"{side}_side") or "").upper()
     if isinstance(bound, str):
@@ -111,21 +132,17 @@ def _frame_bound(
                 raise
             message = f"argument of {kind} must be type bigint, not type {offset.type.base_display}"
             raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(bound)) from None
-    if not isinstance(offset, Literal):
-        raise binder.unsupported(
-            "a window frame whose offset is not a constant", tree, hint="Write the offset as a literal."
-        )
     what = "starting" if side == "start" else "ending"
-    if offset.value is None:
-        message = f"frame {what} offset must not be null"
-        raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, message, position=binder.at(bound))
-    parts = offset.value if offset.type == INTERVAL else (offset.value,)
-    if any(part < 0 for part in parts):
+    if not isinstance(offset, Literal):
+        if kind != "ROWS" or not isinstance(offset.operand if isinstance(offset, Cast) else offset, Parameter):
+            raise _not_constant(binder, tree)
+        offsets.append(offset)
+        return f"{{{len(offsets) - 1}}} {direction}"
+    if kind != "RANGE" or offset.value is None:
+        return f"{frame_offset(offset.value, what, binder.at(bound))} {direction}"
+    if any(part < 0 for part in (offset.value if offset.type == INTERVAL else (offset.value,))):
         message = "invalid preceding or following size in window function"
-        message = message if kind == "RANGE" else f"frame {what} offset must not be negative"
         raise PgError(SqlState.INVALID_PRECEDING_OR_FOLLOWING_SIZE, message, position=binder.at(bound))
-    if kind != "RANGE":
-        return f"{offset.value} {direction}" if offset.value <= INT4_MAX else f"UNBOUNDED {direction}"
     return f"{_range_text(binder, offset, order[0].expression, tree)} {direction}"
 
 

@@ -76,7 +76,8 @@ def window_call(binder: Binder, tree: exp.Window, scope: Scope) -> Expression:
     text = str(frame or "")
     if frame is not None and frame.kind == "GROUPS":
         text, ranged = over_groups(text, partition, order)
-    return WindowCall(call, partition, ranged, text, binder.at(tree))
+    offsets = () if frame is None else frame.offsets
+    return WindowCall(call, partition, ranged, text, binder.at(tree), offsets)
 
 
 def _definition(

@@ -45,6 +45,17 @@ def _constant(argument: Expression, what: str) -> int | None:
     return value
 
 
+def frame_offset(value: int | None, what: str, position: int | None = None) -> str:
+    """The offset of a frame's bound, as Spark SQL. `what`: starting or ending. 22004 for NULL, 22013 below zero."""
+    if value is None:
+        message = f"frame {what} offset must not be null"
+        raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, message, position=position)
+    if value < 0:
+        message = f"frame {what} offset must not be negative"
+        raise PgError(SqlState.INVALID_PRECEDING_OR_FOLLOWING_SIZE, message, position=position)
+    return str(value) if value < 1 << 31 else "UNBOUNDED"
+
+
 def _known_offset(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """Spark requires a constant. It is clamped to 32 bits, which exceeds the distance of any row."""
     value = _constant(args[1], "an offset of lag or lead")

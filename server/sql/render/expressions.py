@@ -39,6 +39,7 @@ from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.sort_forms import sort_form
 from server.sql.functions.syntax import AND, NOT, OR
 from server.sql.functions.table import Function, Kind, Let, Nulls, let
+from server.sql.functions.windows import frame_offset
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.trees import too_complex
 from server.sql.infinities import has_infinities
@@ -280,12 +281,21 @@ class ExpressionRenderer(ABC):
                                          "cume_dist"):  # fmt: skip
             parts.append("ORDER BY NULL")  # Spark requires an order for these functions
         if call.frame:
-            parts.append(call.frame)
+            parts.append(call.frame.format(*(self._offset(call, place) for place in range(len(call.offsets)))))
         called = call.call
         if called.function.kind is Kind.WINDOW and called.function.prepare is not None:
             arguments = tuple(transform(argument, self._bound) for argument in called.arguments)
             called = replace(called, arguments=called.function.prepare(arguments))
         return self._aggregate(called, f" OVER ({' '.join(parts)})")
+
+    def _offset(self, call: WindowCall, place: int) -> str:
+        """One of the offsets of a frame, or any if its parameter is not bound yet."""
+        bound = transform(call.offsets[place], self._bound)
+        value = bound.operand if isinstance(bound, Cast) else bound
+        if not isinstance(value, Literal):
+            return "1"
+        is_start = f"{{{place}}}" in call.frame.partition(" AND ")[0]
+        return frame_offset(value.value, "starting" if is_start else "ending")
 
     def _bound(self, node: object) -> Literal | None:
         """The value of a parameter. None for other expressions, and if the value is not known yet."""
