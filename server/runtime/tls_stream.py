@@ -16,6 +16,11 @@ from typing import Any, Protocol
 HANDSHAKE_BYTE = 0x16  # the first byte of a TLS connection; a startup packet begins with 0
 HANDSHAKE_BYTES_MAX = 64 * 1024  # of the client, until the handshake is complete
 READ_BYTES = 64 * 1024
+ANSWER_BYTES_MAX = 16 * 1024
+"""Of answers after the handshake: to about 600 KeyUpdates, which a client sends after gigabytes of data."""
+PIECE_BYTES = 32 * 1024
+WITHOUT_DATA_BYTES_MAX = 64 * 1024
+"""Received without data in between. A record has less than 19 KiB, and OpenSSL refuses a sequence of empty ones."""
 TURN_S = 0.005
 
 
@@ -27,15 +32,20 @@ class TlsStream:
         self._out = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
         self._handshake_bytes = 0
+        self._received: list[bytes] = []  # after the handshake
+        self._answer_bytes = 0
+        self._without_data_bytes = 0
         self.is_established = False
         self.is_ended = False
         """Whether the client has closed its side."""
 
     def receive(self, data: bytes) -> None:
         """Takes bytes from the socket."""
-        if not self.is_established:
+        if self.is_established:
+            self._received.append(data)
+        else:
             self._handshake_bytes += len(data)
-        self._in.write(data)
+            self._in.write(data)
 
     @property
     def awaits_handshake(self) -> bool:
@@ -54,8 +64,26 @@ class TlsStream:
         self.is_established = True
 
     def decrypted(self) -> bytes:
-        """Returns what was received, decrypted. ssl.SSLError if it was not encrypted by the client."""
-        parts = []
+        """Returns what was received, decrypted.
+
+        ssl.SSLError if it was not encrypted by the client, or if the client sends messages of TLS without end.
+        """
+        parts: list[bytes] = []
+        self._decrypt(parts)  # what followed the handshake
+        received, self._received = self._received, []
+        for data in received:
+            view = memoryview(data)
+            for begin in range(0, len(view), PIECE_BYTES):
+                piece = view[begin : begin + PIECE_BYTES]
+                self._in.write(piece)
+                self._without_data_bytes = 0 if self._decrypt(parts) else self._without_data_bytes + len(piece)
+                if self._without_data_bytes > WITHOUT_DATA_BYTES_MAX:
+                    raise ssl.SSLError("too many messages without data")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _decrypt(self, parts: list[bytes]) -> bool:
+        """Appends the data of the complete records. Returns whether there was any."""
+        count, pending = len(parts), self._out.pending
         try:
             while part := self._tls.read(READ_BYTES):
                 parts.append(part)
@@ -64,7 +92,11 @@ class TlsStream:
             pass
         except ssl.SSLZeroReturnError:
             self.is_ended = True
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        # The client need not read the answers, so that they would fill the memory.
+        self._answer_bytes += self._out.pending - pending
+        if self._answer_bytes > ANSWER_BYTES_MAX:
+            raise ssl.SSLError("too many messages that request an answer")
+        return len(parts) > count
 
     def encrypt(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypts data for `to_send`."""
