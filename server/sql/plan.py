@@ -34,6 +34,7 @@ from server.sql.expressions import (
     Literal,
     Parameter,
     SessionValue,
+    Subquery,
     Volatile,
     precision,
     transform,
@@ -407,7 +408,7 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
         constant=constant,
         # rendered even if Spark may not be needed: rendering rejects what Spark cannot do, at planning time
         template="" if constant is not None else spark_text(relation),
-        values_joined=None if constant is not None else values_joined(relation),
+        values_joined=values_joined(relation) if any(isinstance(node, Subquery) for node in nodes) else None,
         waits=waits,
         recursive=recursions(relation) if any(isinstance(node, Recursive) for node in nodes) else (),
         volatile=VolatilePlan(calls, None, ()) if calls and constant is not None else None,

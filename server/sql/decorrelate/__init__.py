@@ -50,12 +50,15 @@ def values_joined(relation: Relation) -> Relation | None:
     owners = [node for node in nodes if isinstance(node, Relation) and _has_value(node)]
     if not owners or any(_is_sorted(getattr(node, "input", None)) for node in owners):
         return None
-    keeps = lambda subquery, owner: is_native(subquery, owner) and not _is_value(subquery)  # noqa: E731
-    return Decorrelator(relation, keeps, crosses=True).relation(relation)
+    return Decorrelator(relation, _is_no_value, crosses=True).relation(relation)
 
 
 def _is_never_kept(*_: Any) -> bool:
     return False
+
+
+def _is_no_value(subquery: Subquery, owner: Relation) -> bool:
+    return is_native(subquery, owner) and not _is_value(subquery)
 
 
 def _is_rewritten_join(node: Any) -> bool:
