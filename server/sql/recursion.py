@@ -46,8 +46,16 @@ class Recursion:
 def recursions(relation: Relation) -> tuple[Recursive, ...]:
     """The recursive queries with UNION of a plan, each after those that it contains.
 
-    0A000 for one that depends on an outer query: its rows would not be the same for the whole statement.
+    0A000 for one that depends on an outer query: its rows would not be the same for the whole statement. 0A000 for one
+    with UNION ALL that reads the previous rows twice, as after the decorrelation of a subquery: Spark refuses it.
     """
+    for node in walk(relation):
+        if isinstance(node, Recursive) and not node.distinct and _reads(node) > 1:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "a recursive term with UNION ALL and this correlated subquery or LATERAL is not supported",
+                hint="Use UNION, if the rows are distinct, or join with the table and filter the rows afterwards.",
+            )
     found = {node.name: node for node in _inside_out(relation)}.values()
     for node in found:
         if _depends_on_others(node):
@@ -57,6 +65,11 @@ def recursions(relation: Relation) -> tuple[Recursive, ...]:
                 hint="Move the WITH clause to the beginning of the statement.",
             )
     return tuple(found)
+
+
+def _reads(node: Recursive) -> int:
+    """How often the recursive term reads the rows of the previous iteration."""
+    return sum(isinstance(part, RecursiveRows) and part.name == node.name for part in walk(node.step))
 
 
 def statements_of(node: Recursive, bind: Bind) -> Recursion:
