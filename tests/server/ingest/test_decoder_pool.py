@@ -137,9 +137,9 @@ async def test_only_the_messages_with_which_workers_fail_are_not_decoded(pool: D
 async def test_a_source_ends_if_workers_fail_with_many_messages(
     pool: DecoderPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoder_pool, "REFUSED_MAX", 2)
-    data = pa.array([b"deadly" + bytes(decoder_pool.LOOP_BYTES)] * 4, pa.binary())
-    with pytest.raises(PgError, match="more than 2 messages that were read together could not be decoded"):
+    monkeypatch.setattr(decoder_pool, "REFUSED_MAX", 1)
+    data = pa.array([b"deadly" + bytes(decoder_pool.LOOP_BYTES)] * 2, pa.binary())
+    with pytest.raises(PgError, match="more than 1 messages that were read together could not be decoded"):
         await decoded(pool, _Deadly(("text",)), data)
 
 

@@ -139,7 +139,7 @@ def test_deep_nesting(text: str) -> None:
     assert outcome(text) in (None, SqlState.STATEMENT_TOO_COMPLEX, SqlState.FEATURE_NOT_SUPPORTED)
 
 
-@pytest.mark.slow
+@pytest.mark.sql
 def test_long_lists_and_long_texts() -> None:
     assert outcome(f"select id from people where id in ({', '.join(map(str, range(10_000)))})") is None
     assert outcome(f"select id from people where id not in ({', '.join(['null'] * 10_000)})") is None

@@ -15,7 +15,7 @@ from server.sql.write_plan import plan_delete, plan_update
 from tests.server.sql.test_bad_sql import context, statements
 
 
-@pytest.mark.slow
+@pytest.mark.sql
 def test_plans_have_no_lateral_joins_and_no_free_columns() -> None:
     rewritten = 0
     for text in statements():
