@@ -207,3 +207,4 @@ SELECT round(123456789.12 / avg(i2 / 7.0), 6) FROM nums WHERE i2 BETWEEN 1 AND 1
 SELECT id, f8::numeric(1000,15)::text, round(f8::numeric(100,2) / 7, 2), 1.005::numeric(39,2) = 1.01 FROM nums WHERE abs(f8) BETWEEN 1 AND 100;
 SELECT 1::numeric(1001,2);
 SELECT 1::numeric(0,2);
+SELECT id, round(nullif(id, 1) / (id / 7.0), 10), round((id / 7.0) / (id / nullif(id, 2) / 7.0), 10) FROM nums WHERE id < 4;

@@ -223,11 +223,11 @@ def _long_division(args: Sequence[Expression], texts: Sequence[str]) -> str:
     digits = f"CAST(({shifted} div v.y) AS DECIMAL({_STEP_DIGITS},0))"
     first, following = state("v.x div v.y", "v.x % v.y"), state(f"s.q + {digits} * w", f"{shifted} % v.y")
     divided = f"aggregate(array({weights}), {first}, (s, w) -> {following}, s -> s.q)"
-    # div is a BIGINT that overflows silently
-    fits = f"abs(CAST(v.x AS DOUBLE)) < abs(CAST(v.y AS DOUBLE)) * 1e{min(quotient.whole, 18)}"
+    # div is a BIGINT that overflows silently; a NULL is not too large, and its quotient is NULL
+    is_large = f"abs(CAST(v.x AS DOUBLE)) >= abs(CAST(v.y AS DOUBLE)) * 1e{min(quotient.whole, 18)}"
     operands = f"named_struct('x', {texts[0]}, 'y', {texts[1]})"
     result = Shape(NUMERIC_PRECISION_MAX, scale)
-    return f"CAST(transform(array({operands}), v -> IF({fits}, {divided}, {refusal}))[0] AS {result})"
+    return f"CAST(transform(array({operands}), v -> IF({is_large}, {refusal}, {divided}))[0] AS {result})"
 
 
 def _decimal(symbol: str, rule: Callable[[Shape, Shape], decimals.Operation]) -> Form:
