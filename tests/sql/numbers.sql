@@ -208,3 +208,4 @@ SELECT id, f8::numeric(1000,15)::text, round(f8::numeric(100,2) / 7, 2), 1.005::
 SELECT 1::numeric(1001,2);
 SELECT 1::numeric(0,2);
 SELECT id, round(nullif(id, 1) / (id / 7.0), 10), round((id / 7.0) / (id / nullif(id, 2) / 7.0), 10) FROM nums WHERE id < 4;
+SELECT id, round(1000000.5 / (2382661326377.13696804849660000000 + i2), 16) FROM nums WHERE i2 BETWEEN -100 AND 100;

@@ -200,11 +200,13 @@ _STEP_DIGITS = 5
 def _long_division(args: Sequence[Expression], texts: Sequence[str]) -> str:
     """A quotient whose divisor has more decimals than `decimals.divide` keeps, computed five digits at a time.
 
-    The steps truncate, and compute at least one digit more than the result has, so that the rounding is exact. 22003 if
-    the quotient or the divisor has more whole digits than remain.
+    The steps truncate, and compute at least one digit more than the result has, so that the rounding is exact. A
+    divisor with more whole digits than remain is rounded to 9 decimals instead, if that keeps at least 17 of its
+    digits. 22003 if it has more decimals, and for a quotient with more whole digits than remain.
     """
     left, right = shape_of(args[0]), shape_of(args[1])
-    scale = decimals.divide(left, right).result.scale
+    operation = decimals.divide(left, right)
+    scale = operation.result.scale
     steps = scale // _STEP_DIGITS + 1
     quotient = Shape(NUMERIC_PRECISION_MAX - 1, steps * _STEP_DIGITS)  # the type of a sum has a digit more
     remainder = Shape(NUMERIC_PRECISION_MAX - _STEP_DIGITS - 2, max(left.scale, right.scale))
@@ -225,8 +227,11 @@ def _long_division(args: Sequence[Expression], texts: Sequence[str]) -> str:
     divided = f"aggregate(array({weights}), {first}, (s, w) -> {following}, s -> s.q)"
     # div is a BIGINT that overflows silently; a NULL is not too large, and its quotient is NULL
     is_large = f"abs(CAST(v.x AS DOUBLE)) >= abs(CAST(v.y AS DOUBLE)) * 1e{min(quotient.whole, 18)}"
+    if remainder.whole > 7:
+        rounded = f"({fitted(args[0], 'v.x', operation.left)} / {fitted(args[1], 'v.y', operation.right)})"
+        divided = f"IF(abs(CAST(v.y AS DOUBLE)) >= 1e{remainder.whole}, {rounded}, {divided})"
     operands = f"named_struct('x', {texts[0]}, 'y', {texts[1]})"
-    result = Shape(NUMERIC_PRECISION_MAX, scale)
+    result = operation.result
     return f"CAST(transform(array({operands}), v -> IF({is_large}, {refusal}, {divided}))[0] AS {result})"
 
 
