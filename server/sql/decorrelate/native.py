@@ -88,8 +88,13 @@ def _mixes_in_python(predicate: Expression, outer: set[int]) -> bool:
     return False
 
 
+def calls_python(expression: Expression) -> bool:
+    """Whether the Spark SQL of an expression calls a Python function, or may do so."""
+    return any(map(_calls_python, walk(expression)))
+
+
 def _calls_python(node: Any) -> bool:
-    """Whether the Spark SQL of an expression calls a Python function for it, or may do so."""
+    """As `calls_python`, for a node without its children."""
     match node:
         case Call(function=function, arguments=arguments, timezone=timezone):
             return not is_utc(timezone) or not _form(function.spark, arguments)

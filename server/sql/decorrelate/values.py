@@ -10,6 +10,7 @@ from server.sql.columns import NewColumns, free_columns, substituted
 from server.sql.conditions import same
 from server.sql.decorrelate.domain import Domain
 from server.sql.decorrelate.limits import greater
+from server.sql.decorrelate.native import calls_python, has_subquery
 from server.sql.decorrelate.pushdown import pushed
 from server.sql.expressions import Aggregate, Call, Case, Column, ColumnRef, Expression, Literal, Subquery, SubqueryKind
 from server.sql.functions import syntax
@@ -85,6 +86,12 @@ class SubqueryValues:
         """The value, which raises an error if a combination has more than one row."""
         (column,) = relation.columns
         crossed = self._crosses and not free_columns(relation)
+        if crossed and isinstance(relation, Project) and _has_one_row(relation.input):
+            (expression,) = relation.expressions
+            if not has_subquery(expression) and not calls_python(expression):
+                # computed with the outer row, so that it fails only where PostgreSQL's would
+                input, _ = self._left_joined(input, relation.input, None)
+                return input, expression
         if _has_one_row(relation) if crossed else _is_single(relation):
             input, (value,) = self._left_joined(input, relation, None)
             return input, ColumnRef(value)

@@ -29,6 +29,9 @@ QUERIES = (
     "SELECT k, rank() OVER (ORDER BY k % (SELECT 3)) FROM t",
     "SELECT (SELECT max(k) FROM t) UNION ALL SELECT (SELECT min(k) FROM u)",
     "SELECT CASE WHEN (SELECT count(*) FROM u WHERE k > 100) > 0 THEN 'many' ELSE 'few' END",
+    "SELECT (SELECT 1 / count(*) FROM u WHERE false) FROM t WHERE k > 1",
+    "SELECT k, (SELECT upper(max(v)) || format('%s', count(*)) FROM u) FROM t",
+    "SELECT t.k, u.v FROM t LEFT JOIN u ON t.k = u.k AND u.k > (SELECT count(*) - 1 FROM u)",
     "SELECT (SELECT k FROM t)",
     "SELECT k FROM t WHERE v = (SELECT v FROM u)",
     "SELECT (SELECT 1 / (k - k) FROM u LIMIT 1) FROM t WHERE k = 1",
@@ -63,6 +66,22 @@ def test_results_are_those_of_postgresql(postgres: str, dsn: str, monkeypatch: p
     assert dict(zip(QUERIES, results(dsn, 3), strict=True)) == dict(zip(QUERIES, expected, strict=True))
     monkeypatch.setattr(spark_rows, "PREPARED_BYTES_MAX", -1)
     assert dict(zip(QUERIES, results(dsn, 1), strict=True)) == dict(zip(QUERIES, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT CASE WHEN k > 0 THEN k ELSE (SELECT 1 / count(*) FROM g WHERE false) END FROM g",
+        "SELECT coalesce(k, (SELECT 1 / count(*) FROM g WHERE false)) FROM g",
+        "SELECT coalesce(k, (SELECT k FROM (VALUES (1), (2)) AS v (k))) FROM g",
+        "SELECT 1 UNION SELECT (SELECT 1 / count(*) FROM g WHERE false) FROM g WHERE k > 1",
+    ],
+)
+def test_a_value_that_is_not_needed_does_not_fail(dsn: str, query: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS g AS SELECT 1 AS k")
+        for _ in range(3):
+            assert connection.execute(query.encode()).fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize(
