@@ -90,8 +90,11 @@ class SubqueryValues:
             (expression,) = relation.expressions
             if not has_subquery(expression) and not calls_python(expression):
                 # computed with the outer row, so that it fails only where PostgreSQL's would
-                input, _ = self._left_joined(input, relation.input, None)
-                return input, expression
+                below = relation.input  # another reference to a WITH query has the same columns
+                renamed = {c.id: self._new.column(c.name, ColumnRef(c)) for c in below.columns}
+                row = Project(below, tuple(renamed.values()), tuple(map(ColumnRef, below.columns)))
+                input, _ = self._left_joined(input, row, None)
+                return input, substituted(expression, renamed)
         if _has_one_row(relation) if crossed else _is_single(relation):
             input, (value,) = self._left_joined(input, relation, None)
             return input, ColumnRef(value)

@@ -76,6 +76,7 @@ COMMANDS = (
     "ALTER TABLE b RENAME COLUMN y TO why",
     "ALTER TABLE b RENAME COLUMN self TO itself",
     "ALTER TABLE e DROP CONSTRAINT e_k_fkey",  # PostgreSQL names any of the keys that refer to the column
+    "ALTER TABLE d DROP CONSTRAINT d_k_fkey",
     "ALTER TABLE a ALTER COLUMN the_key TYPE text",
     "ALTER TABLE e ALTER COLUMN l TYPE text",
     "DROP INDEX by_z",

@@ -32,6 +32,7 @@ QUERIES = (
     "SELECT (SELECT 1 / count(*) FROM u WHERE false) FROM t WHERE k > 1",
     "SELECT k, (SELECT upper(max(v)) || format('%s', count(*)) FROM u) FROM t",
     "SELECT t.k, u.v FROM t LEFT JOIN u ON t.k = u.k AND u.k > (SELECT count(*) - 1 FROM u)",
+    "WITH x AS (SELECT avg(k) AS n FROM t) SELECT (SELECT n FROM x), (SELECT -n FROM x) FROM t WHERE k > (TABLE x)",
     "SELECT (SELECT k FROM t)",
     "SELECT k FROM t WHERE v = (SELECT v FROM u)",
     "SELECT (SELECT 1 / (k - k) FROM u LIMIT 1) FROM t WHERE k = 1",
