@@ -109,9 +109,8 @@ def done(connection: psycopg.Connection[Any], sql: str, parameters: tuple[Any, .
     return cursor.statusmessage, rows
 
 
-@pytest.mark.parametrize(
-    "plain", [pytest.param(False, id="columns"), pytest.param(True, id="literals", marks=pytest.mark.sql)]
-)
+@pytest.mark.sql
+@pytest.mark.parametrize("plain", [pytest.param(False, id="columns"), pytest.param(True, id="literals")])
 def test_results_are_those_of_postgresql(
     theirs: psycopg.Connection[Any], dsn: str, plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def results(dsn: str, repeat: int) -> list[Any]:
     return found
 
 
+@pytest.mark.sql
 def test_results_are_those_of_postgresql(postgres: str, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = results(postgres, 1)
     assert dict(zip(QUERIES, results(dsn, 3), strict=True)) == dict(zip(QUERIES, expected, strict=True))
