@@ -468,7 +468,7 @@ def cleared_of_roles(side: Sessions) -> None:
         boss.execute(f"DROP ROLE {', '.join(roles)}".encode())
 
 
-@pytest.mark.slow
+@pytest.mark.sql
 def test_random_statements_have_postgresqls_effects(cleared: Sessions, passing_server: ServerThread) -> None:
     """The same GRANT, REVOKE and ALTER DEFAULT PRIVILEGES have the same outcomes and leave the same lists."""
     oracle, ours = cleared, Sessions(passing_server.dsn())
