@@ -303,6 +303,20 @@ def exactly(relation: Relation, columns: Sequence[Column]) -> Relation:
     return Project(relation, tuple(columns), tuple(ColumnRef(c) for c in columns))
 
 
+def has_one_row(node: Relation) -> bool:
+    """Whether the relation has exactly one row for any data."""
+    match node:
+        case Aggregate(keys=keys):
+            return not keys
+        case Values(rows=rows):
+            return len(rows) == 1
+        case Project(input=input) | Sort(input=input) | Distinct(input=input) | Window(input=input):
+            return has_one_row(input)
+        case Join(kind=JoinKind.CROSS, left=left, right=right):
+            return has_one_row(left) and has_one_row(right)
+    return False
+
+
 # -- walking --------------------------------------------------------------------------------------------------------
 
 

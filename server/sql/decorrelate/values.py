@@ -28,6 +28,7 @@ from server.sql.relations import (
     Values,
     Window,
     exactly,
+    has_one_row,
     joined,
 )
 
@@ -86,7 +87,7 @@ class SubqueryValues:
         """The value, which raises an error if a combination has more than one row."""
         (column,) = relation.columns
         crossed = self._crosses and not free_columns(relation)
-        if crossed and isinstance(relation, Project) and _has_one_row(relation.input):
+        if crossed and isinstance(relation, Project) and has_one_row(relation.input):
             (expression,) = relation.expressions
             if not has_subquery(expression) and not calls_python(expression):
                 # computed with the outer row, so that it fails only where PostgreSQL's would
@@ -95,7 +96,7 @@ class SubqueryValues:
                 row = Project(below, tuple(renamed.values()), tuple(map(ColumnRef, below.columns)))
                 input, _ = self._left_joined(input, row, None)
                 return input, substituted(expression, renamed)
-        if _has_one_row(relation) if crossed else _is_single(relation):
+        if has_one_row(relation) if crossed else _is_single(relation):
             input, (value,) = self._left_joined(input, relation, None)
             return input, ColumnRef(value)
         some = Aggregate(_SOME_VALUE, (ColumnRef(column),), column.type, True, column.precision)
@@ -126,18 +127,6 @@ class SubqueryValues:
         known = {c.id: c for c in join.columns}
         result = exactly(join, (*(known[c.id] for c in input.columns), *(known[c.id] for c in own)))
         return result, tuple(known[c.id] for c in own)
-
-
-def _has_one_row(node: Relation) -> bool:
-    """Whether the relation has exactly one row for any data."""
-    match node:
-        case AggregateNode(keys=keys):
-            return not keys
-        case Values(rows=rows):
-            return len(rows) == 1
-        case Project() | Sort() | Distinct() | Window():
-            return _has_one_row(node.input)
-    return False
 
 
 def _is_single(node: Relation) -> bool:
