@@ -9,6 +9,7 @@
 - `holds`: the time of each hold. `collection_errors`: the errors of collections, by time.
 - `state`: `CatalogState`, an immutable snapshot of all objects. DDL computes a new one. `drops`: a state without some
   objects, and what depends on them. `references`: the foreign keys of a state, and the keys on which they rely.
+  `rebasing`: the changes of two transactions together.
 - `store`: the SQLite file: one writer thread, one transaction per commit, an epoch fence, numbered `migrations`.
 - `oracle`: timestamps. Each is reserved on disk before use, so that none is issued twice, even after a crash or when
   the clock steps back.

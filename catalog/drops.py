@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from catalog.ids import ObjectId, types_in
 from catalog.objects.catalog_object import Item
-from catalog.objects.namespaces import is_temporary
 from catalog.objects.sequences import Sequence
 from catalog.objects.tables import Table
 from catalog.objects.types import Domain, EnumType
@@ -72,18 +71,6 @@ def without_temporary(state: CatalogState, ids: Iterable[ObjectId]) -> CatalogSt
     for id in ids:
         after = without_schema(after, id, cascade=True)
     return replace(after.settled(state, MATERIALIZE.id), version=state.version + 1)
-
-
-def rebased(before: CatalogState, after: CatalogState, current: CatalogState) -> CatalogState | None:
-    """The state `after`, computed from `before`, on top of `current`, if only temporary schemas were dropped meanwhile.
-
-    Returns None if something else has changed between `before` and `current`.
-    """
-    gone = [id for id, schema in before.schemas.items() if is_temporary(schema) and id not in current.schemas]
-    if not gone or replace(without_temporary(before, gone), version=current.version) != current:
-        return None
-    remaining = [id for id in gone if id in after.schemas]
-    return replace(without_temporary(after, remaining), version=current.version + 1)
 
 
 def without_database(state: CatalogState, id: ObjectId, *, contents: bool, cascade: bool) -> CatalogState:

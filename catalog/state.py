@@ -1,7 +1,7 @@
 """`CatalogState`: an immutable snapshot of all objects of the catalog.
 
-A statement is planned against one `CatalogState`. DDL computes a new one with pure functions; the store writes the
-difference in the transaction that commits it.
+A statement is planned against one `CatalogState`. DDL computes a new one with pure functions, except that no id is
+given out twice; the store writes the difference in the transaction that commits it.
 
 The modules `drops` and `references` have further functions of a state. The error `NameTaken` is internal; the session
 translates it for the client.
@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from catalog.acls import NONE, Acl, Privileges, built_in_acl, in_order, role_order, with_items, with_new_owner
-from catalog.ids import ObjectId
+from catalog.ids import IdCounter, ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.clusters import QUICKSTART, Cluster
 from catalog.objects.indexes import Index
@@ -49,6 +49,7 @@ class CatalogState:
     schemas: Mapping[ObjectId, Schema]
     items: Mapping[ObjectId, Item]
     next_id: int
+    """Greater than the number of each id of an object."""
     version: int = field(default=0)
     settings: Mapping[str, str] = field(default_factory=dict)
     """Values set by ALTER SYSTEM, by lower-case name."""
@@ -65,6 +66,8 @@ class CatalogState:
     schema adds to them."""
     comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
     """COMMENT ON: by object id and column position, counted from 1; position 0 is the object itself."""
+    ids: IdCounter = field(default_factory=IdCounter, compare=False, repr=False)
+    """Shared by all states that follow from the same one."""
 
     @cached_property
     def _database_names(self) -> dict[str, Database]:
@@ -431,7 +434,9 @@ class CatalogState:
         return state.with_acls({}, {id: columns}) if id in self.column_privileges else state
 
     def new_id(self) -> tuple[ObjectId, CatalogState]:
-        return ObjectId(f"u{self.next_id}"), replace(self, next_id=self.next_id + 1)
+        """Returns an id that no other object has, including those of open transactions."""
+        number = self.ids.take(self.next_id)
+        return ObjectId(f"u{number}"), replace(self, next_id=number + 1)
 
     def with_database(self, database: Database) -> CatalogState:
         """Adds or renames a database. NameTaken if another one has the name."""

@@ -23,17 +23,18 @@ import structlog
 from catalog import holds, layout, persistence, source_state, updates
 from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionError, CollectionErrors
-from catalog.drops import rebased
 from catalog.holds import HoldPosition
 from catalog.ids import ObjectId, Timestamp
 from catalog.log import Frontiers as DurableFrontiers
 from catalog.log import Log
+from catalog.objects.catalog_object import Item
 from catalog.objects.holds import Hold
 from catalog.objects.indexes import Index
 from catalog.objects.relations import Retained, WrittenCollection
 from catalog.objects.tables import Table
 from catalog.objects.views import MaterializedView, View
 from catalog.oracle import Oracle
+from catalog.rebasing import rebased
 from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
 from protocol.pgwire.enums import without_name
@@ -41,7 +42,7 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.coordinator.key_conflicts import Keys, RecentWrites, Write
 from server.coordinator.key_counts import KeyCounts
-from server.coordinator.key_indexes import Duplicate, KeyChanges, KeyIndexes
+from server.coordinator.key_indexes import Duplicate, KeyChanges, KeyIndexes, enforced_keys
 from server.coordinator.payloads import shared_payloads
 from server.coordinator.row_buffer import Inconvertible, RowBuffer, payloads_of
 from server.coordinator.snapshot_cache import layout_of
@@ -86,8 +87,8 @@ class Request:
     `tables`: the written tables, as the changes were computed for them. They may not have been altered since.
     `key_changes`: the changes of enforced keys by table. Those that are missing are computed by the committer.
     `new_keys`: the rows of enforced keys that `catalog` adds to a table in `unchanged`, without the request's changes.
-    `catalog`: the states before and after DDL. The state before must still be the current one, apart from dropped
-    temporary objects of ended sessions: the committer then drops them in both.
+    `catalog`: the states before and after DDL. If the state before is not the current one any more, the committer
+    applies the difference to the current one, unless both changes might concern the same thing.
     `history_starts`: the times at which the history of new materialized views, indexes and holds starts, if they are
     not that of the commit. The requester holds the required history until the commit is done.
     `advances`, `overdue`: moves of holds.
@@ -403,13 +404,14 @@ class Committer:
                 moved = rebased(before, after, state)
                 if moved is None:
                     raise Conflict
+                _check_tables(request, {id: state.items[id] for id in state.changed_items(before)})
+                for id in request.written & before.items.keys():
+                    if id not in state.items or enforced_keys(before, id) != enforced_keys(state, id):
+                        raise Conflict(id)
                 request.catalog = (state, moved)
             state = request.catalog[1]
         else:
-            for id, table in request.tables.items():
-                current = state.items.get(id)
-                if isinstance(current, Table) and not current.accepts_rows_of(table):
-                    raise Conflict(id)
+            _check_tables(request, state.items)
         for id in (*request.written, *request.source_state):
             if id not in state.items:
                 raise Conflict(id)
@@ -514,6 +516,14 @@ class Committer:
             self._unread.pop(id, None)
         if self.key_indexes is not None:
             self.key_indexes.adopt(new, changed)
+
+
+def _check_tables(request: Request, items: Mapping[ObjectId, Item]) -> None:
+    """Conflict if one of `items` is a table for which the request's changes were not computed."""
+    for id, table in request.tables.items():
+        current = items.get(id)
+        if isinstance(current, Table) and not current.accepts_rows_of(table):
+            raise Conflict(id)
 
 
 def altered_tables(old: CatalogState, new: CatalogState) -> list[ObjectId]:
