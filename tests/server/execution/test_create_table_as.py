@@ -126,6 +126,7 @@ def done(connection: Connection, sql: str) -> tuple[object, ...]:
     return cursor.statusmessage, sorted(map(repr, cursor.fetchall())) if cursor.description else None
 
 
+@pytest.mark.sql
 def test_tables_are_those_of_postgresql(theirs: Connection, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as ours:
         for connection in (theirs, ours):

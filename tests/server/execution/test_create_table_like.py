@@ -83,6 +83,7 @@ def theirs(postgres: str) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.mark.sql
 def test_tables_are_like_those_of_postgresql(theirs: Connection, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as ours:
         different = []

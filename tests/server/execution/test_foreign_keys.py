@@ -139,7 +139,7 @@ def _plain(value: object) -> object:
     return text.replace("(", "").replace(")", "") if text.startswith("CHECK") else text
 
 
-@pytest.mark.slow
+@pytest.mark.sql
 def test_the_catalog_is_that_of_postgresql(postgres: str, passing_server: ServerThread) -> None:
     with own_schema(postgres, "foreign_keys") as theirs, psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
         one, other = Outcome(ours), Outcome(theirs)
