@@ -23,6 +23,7 @@ import structlog
 from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INT8
+from server.coordinator.tasks import BackgroundTasks
 from server.egress.downstream import Written
 from server.egress.key_errors import key_error
 from server.egress.net_changes import KeyViolation, NetChanges, check_key, net_changes
@@ -55,7 +56,7 @@ class Table:
         self._frontier = Timestamp(0)
         self._connection: Connection | None = None
         self._statements: Statements | None = None
-        self._counting: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     async def open(self, committed: Timestamp | None, target: str | None = None) -> Timestamp | None:
         self._connection = connection = await Connection.open(self._server)
@@ -150,10 +151,7 @@ class Table:
         self._frontier = upper
 
     async def close(self) -> None:
-        if self._counting is not None:
-            self._counting.cancel()
-            await asyncio.wait([self._counting])
-            self._counting = None
+        await self._tasks.stop()
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
@@ -213,7 +211,7 @@ class Table:
 
     def _begin_counting(self) -> None:
         assert self._statements is not None
-        self._counting = asyncio.create_task(self._count(self._statements), name="rows of a sink")
+        self._tasks.start(self._count(self._statements), f"rows of sink {self._definition.name}")
 
     async def _count(self, statements: Statements) -> None:
         """Counts the rows at intervals, on a connection of its own, so that transactions need not wait."""

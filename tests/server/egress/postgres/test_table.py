@@ -13,11 +13,13 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from structlog.testing import capture_logs
 
 from catalog import updates
 from catalog.objects.tables import Table
 from server.coordinator.committer import Request
 from server.coordinator.payloads import prepare_payloads
+from server.egress.postgres import table as postgres_table
 from server.egress.postgres.connection import Connection
 from server.egress.postgres.statements import Statements
 from server.ingest.postgres.connection import Server
@@ -364,6 +366,14 @@ def test_rows_that_others_add_and_delete_are_counted(
     damage: str,
 ) -> None:
     monkeypatch.setattr("server.egress.postgres.table.COUNT_S", 0.05)
+    counts: list[tuple[int | None, int]] = []
+    counted = postgres_table.Table._counted
+
+    async def noted(table: postgres_table.Table, *arguments: Any) -> tuple[int | None, int]:
+        counts.append(found := await counted(table, *arguments))
+        return found
+
+    monkeypatch.setattr(postgres_table.Table, "_counted", noted)
     connection.execute("CREATE TABLE t (k int NOT NULL, v text)")
     connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     connection.execute(
@@ -374,7 +384,10 @@ def test_rows_that_others_add_and_delete_are_counted(
         connection.execute("INSERT INTO t VALUES (%s, 'n')", [100 + n])
     change(server, "t", lambda rows: rows.slice(0, 7))
     wait_until_equal(connection, "t", target, "kept")
-    sleep(0.2)
+    counts.clear()
+    while len(counts) < 3:  # the first one may have begun before
+        sleep(0.005)
+    assert counts[1:] == [(7, 7)] * 2
     assert status_of(connection)[0] == "running"
     damaged_by = {"DELETE": "it has 6 rows instead of 7", "INSERT": "it has 8 rows instead of 7"}
     target.execute(damage.encode())
@@ -383,6 +396,23 @@ def test_rows_that_others_add_and_delete_are_counted(
     while status_of(connection)[0] != "running":
         sleep(0.005)
     change(server, "t", lambda rows: rows.slice(0, 1))
+    wait_until_equal(connection, "t", target, "kept")
+
+
+def test_an_unexpected_error_of_counting_is_logged(
+    connection: psycopg.Connection, target: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> tuple[int | None, int]:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(postgres_table.Table, "_counted", fail)
+    with capture_logs() as logs:
+        connection.execute("CREATE TABLE t (k int NOT NULL)")
+        connection.execute("CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept KEY (k)")
+        while not (failed := [entry for entry in logs if entry["log_level"] == "error"]):
+            sleep(0.005)
+    assert [(entry["task"], entry["error"]) for entry in failed] == [("rows of sink s", "division by zero")]
+    connection.execute("INSERT INTO t VALUES (1)")
     wait_until_equal(connection, "t", target, "kept")
 
 
