@@ -39,12 +39,9 @@ def rebased(before: CatalogState, after: CatalogState, current: CatalogState) ->
     own, others = _Changes(before, after), _Changes(before, current)
     if not own.touched.isdisjoint(others.touched) or _share_mappings(own, others):
         return None
-    merged = replace(
-        current,
-        **{name: _applied(getattr(current, name), own.of[name]) for name in _MAPPINGS if own.of[name]},
-        next_id=max(after.next_id, current.next_id),
-        version=current.version + 1,
-    )
+    changed: dict[str, Any] = {name: _applied(getattr(current, name), of) for name, of in own.of.items() if of}
+    next_id = max(after.next_id, current.next_id)
+    merged = replace(current, **changed, next_id=next_id, version=current.version + 1)
     if not _names_are_unique(merged) or _uses_changed(merged, own, others) or _uses_changed(merged, others, own):
         return None
     return merged
@@ -107,13 +104,12 @@ def _share_mappings(own: _Changes, others: _Changes) -> bool:
 
 
 def _names_are_unique(state: CatalogState) -> bool:
-    named = {
-        "databases": {database.name for database in state.databases.values()},
-        "schemas": {(schema.database_id, schema.name) for schema in state.schemas.values()},
-        "items": {(item.schema_id, item.name) for item in state.items.values()},
-        "roles": {role.name for role in state.roles.values()},
-    }
-    return all(len(names) == len(getattr(state, mapping)) for mapping, names in named.items())
+    databases = {database.name for database in state.databases.values()}
+    schemas = {(schema.database_id, schema.name) for schema in state.schemas.values()}
+    items = {(item.schema_id, item.name) for item in state.items.values()}
+    roles = {role.name for role in state.roles.values()}
+    named = (state.databases, databases), (state.schemas, schemas), (state.items, items), (state.roles, roles)
+    return all(len(objects) == len(names) for objects, names in named)
 
 
 def _uses_changed(merged: CatalogState, users: _Changes, used: _Changes) -> bool:
