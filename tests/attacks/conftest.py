@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerProcess, server_without_spark
+from tests.server.authentication.certificates import Authority
 
 
 @pytest.fixture
@@ -21,6 +22,17 @@ def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server without Spark. Its log must have no error at the end."""
     server = server_without_spark(tmp_path_factory.mktemp("data"))
+    yield server
+    assert '"level": "error"' not in server.log_path.read_text()
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server without Spark, with TLS on both ports. Its log must have no error at the end."""
+    directory = tmp_path_factory.mktemp("tls")
+    certificate, key = Authority(directory).server()
+    server = server_without_spark(directory / "data", "--tls-cert", str(certificate), "--tls-key", str(key))
     yield server
     assert '"level": "error"' not in server.log_path.read_text()
     assert server.stop() == 0

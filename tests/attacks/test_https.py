@@ -18,9 +18,8 @@ from server.http.port import CONNECTIONS_MAX, REQUEST_S
 from tests.attacks.clients import resident_bytes, watched
 from tests.attacks.test_http_disconnects import SLEEP, descriptors, get, post, sessions
 from tests.attacks.test_logins import client_hello, is_closed
-from tests.fix_server import ServerProcess, server_without_spark
+from tests.fix_server import ServerProcess
 from tests.polling import until
-from tests.server.authentication.certificates import Authority
 
 pytestmark = pytest.mark.attacks
 
@@ -32,25 +31,13 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="need
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server without Spark, with TLS on both ports."""
-    directory = tmp_path_factory.mktemp("https")
-    certificate, key = Authority(directory).server()
-    server = server_without_spark(directory / "data", "--tls-cert", str(certificate), "--tls-key", str(key))
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
+def server(tls_server: ServerProcess) -> ServerProcess:
+    with psycopg.connect(tls_server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE abandoned (a int); CREATE TABLE wide (v text)")
         with connection.cursor().copy("COPY wide FROM STDIN") as copy:
             for _ in range(20_000):
                 copy.write_row(("x" * 1_000,))
-    yield server
-    assert '"level": "error"' not in server.log_path.read_text()
-    assert server.stop() == 0
-
-
-@pytest.fixture
-def sql(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        yield connection
+    return tls_server
 
 
 def connected(server: ServerProcess, receive_bytes: int = 0) -> socket.socket:
@@ -71,20 +58,20 @@ def encrypted(client: socket.socket, version: ssl.TLSVersion = ssl.TLSVersion.TL
 
 
 @contextlib.contextmanager
-def nothing_left(server: ServerProcess, sql: psycopg.Connection[Any]) -> Iterator[None]:
+def nothing_left(server: ServerProcess, connection: psycopg.Connection[Any]) -> Iterator[None]:
     """Afterwards the server has the sessions and descriptors of before. Others did not wait, and memory is bounded."""
-    before, opened, memory = sessions(sql), descriptors(server), resident_bytes(server.process.pid)
+    before, opened, memory = sessions(connection), descriptors(server), resident_bytes(server.process.pid)
     with watched(server):
         yield
         assert resident_bytes(server.process.pid) - memory < GROWTH_MAX
-    until(lambda: sessions(sql) == before, 2 * SLACK_S)
+    until(lambda: sessions(connection) == before, 2 * SLACK_S)
     until(lambda: descriptors(server) <= opened + SPARE, 2 * SLACK_S)
 
 
-def test_slow_handshakes_are_closed(server: ServerProcess, sql: psycopg.Connection[Any]) -> None:
+def test_slow_handshakes_are_closed(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     """A byte at a time, so that there is always some progress."""
     hello = client_hello()
-    with nothing_left(server, sql), contextlib.ExitStack() as stack:
+    with nothing_left(server, connection), contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(server)) for _ in range(CONNECTIONS_MAX - 10)]
         begun = time.monotonic()
         for byte in hello[: int(4 * REQUEST_S)]:
@@ -97,10 +84,10 @@ def test_slow_handshakes_are_closed(server: ServerProcess, sql: psycopg.Connecti
 
 @pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
 def test_connections_without_a_request_are_closed(
-    server: ServerProcess, sql: psycopg.Connection[Any], head: bytes
+    server: ServerProcess, connection: psycopg.Connection[Any], head: bytes
 ) -> None:
     """The handshake is complete. The head of the request is missing, or grows by a byte at a time."""
-    with nothing_left(server, sql), contextlib.ExitStack() as stack:
+    with nothing_left(server, connection), contextlib.ExitStack() as stack:
         clients = [stack.enter_context(encrypted(connected(server))) for _ in range(100)]
         begun = time.monotonic()
         for client in clients:
@@ -114,9 +101,9 @@ def test_connections_without_a_request_are_closed(
 
 
 @pytest.mark.slow
-def test_thousands_of_complete_handshakes(server: ServerProcess, sql: psycopg.Connection[Any]) -> None:
+def test_thousands_of_complete_handshakes(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     """Those beyond the limit are closed, and the port serves others when the first ones are closed."""
-    with nothing_left(server, sql), contextlib.ExitStack() as stack:
+    with nothing_left(server, connection), contextlib.ExitStack() as stack:
         for _ in range(2 * CONNECTIONS_MAX):
             client = stack.enter_context(connected(server))
             with contextlib.suppress(OSError):
@@ -154,13 +141,13 @@ def _closed(client: ssl.SSLSocket) -> None:
 )
 def test_statements_of_connections_that_end_are_ended(
     server: ServerProcess,
-    sql: psycopg.Connection[Any],
+    connection: psycopg.Connection[Any],
     request_: bytes,
     end: Callable[[ssl.SSLSocket], None],
     version: ssl.TLSVersion,
 ) -> None:
     """Also of those of which only one direction is closed, with or without an alert."""
-    with contextlib.ExitStack() as stack, nothing_left(server, sql):
+    with contextlib.ExitStack() as stack, nothing_left(server, connection):
         clients = []
         for _ in range(10):
             client = stack.enter_context(encrypted(connected(server), version))
@@ -174,9 +161,9 @@ def test_statements_of_connections_that_end_are_ended(
                 end(client)
 
 
-def test_slow_readers_take_bounded_memory(server: ServerProcess, sql: psycopg.Connection[Any]) -> None:
+def test_slow_readers_take_bounded_memory(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     """Twenty megabytes for each of them wait in the log, not in the buffers of TLS."""
-    with nothing_left(server, sql), contextlib.ExitStack() as stack:
+    with nothing_left(server, connection), contextlib.ExitStack() as stack:
         clients = [stack.enter_context(encrypted(connected(server, 4_096))) for _ in range(30)]
         for client in clients:
             client.sendall(post("SELECT * FROM wide"))
@@ -185,8 +172,10 @@ def test_slow_readers_take_bounded_memory(server: ServerProcess, sql: psycopg.Co
 
 
 @pytest.mark.parametrize("data", [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", bytes(100_000), b"\x80\x2e\x01"])
-def test_other_bytes_on_the_port_with_tls(server: ServerProcess, sql: psycopg.Connection[Any], data: bytes) -> None:
-    with nothing_left(server, sql), contextlib.ExitStack() as stack:
+def test_other_bytes_on_the_port_with_tls(
+    server: ServerProcess, connection: psycopg.Connection[Any], data: bytes
+) -> None:
+    with nothing_left(server, connection), contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(server)) for _ in range(100)]
         for client in clients:
             with contextlib.suppress(ConnectionError):
@@ -211,12 +200,12 @@ def test_tls_on_a_port_without_it(own_server: ServerProcess) -> None:
 
 
 @needs_openssl
-def test_renegotiations_are_refused(server: ServerProcess, sql: psycopg.Connection[Any]) -> None:
+def test_renegotiations_are_refused(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     """Each would cost the server as much as a handshake."""
     command = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.http_port}", "-tls1_2", "-msg"]
     piped = subprocess.PIPE
     with (
-        nothing_left(server, sql),
+        nothing_left(server, connection),
         subprocess.Popen(command, stdin=piped, stdout=piped, stderr=subprocess.STDOUT) as client,
     ):
         assert client.stdin is not None

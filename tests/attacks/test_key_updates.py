@@ -18,9 +18,8 @@ from protocol.pgwire.messages.startup import StartupMessage
 from tests.attacks.clients import resident_bytes, watched
 from tests.attacks.fake_postgres import READY
 from tests.attacks.test_http_disconnects import sessions
-from tests.fix_server import ServerProcess, server_without_spark
+from tests.fix_server import ServerProcess
 from tests.polling import until
-from tests.server.authentication.certificates import Authority
 
 LIBSSL = ctypes.util.find_library("ssl")
 pytestmark = [
@@ -36,22 +35,10 @@ PAUSE_MAX_S = 0.1
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server without Spark, with TLS on both ports."""
-    directory = tmp_path_factory.mktemp("tls")
-    certificate, key = Authority(directory).server()
-    server = server_without_spark(directory / "data", "--tls-cert", str(certificate), "--tls-key", str(key))
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
+def server(tls_server: ServerProcess) -> ServerProcess:
+    with psycopg.connect(tls_server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE quiet (n int)")
-    yield server
-    assert '"level": "error"' not in server.log_path.read_text()
-    assert server.stop() == 0
-
-
-@pytest.fixture
-def sql(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        yield connection
+    return tls_server
 
 
 class KeyUpdater:
@@ -126,10 +113,10 @@ def until_ready(client: KeyUpdater) -> None:
 @pytest.mark.parametrize("http", [False, True], ids=["sql", "http"])
 @pytest.mark.parametrize("requested", [True, False], ids=["with answers", "without answers"])
 def test_key_updates_without_end(
-    server: ServerProcess, sql: psycopg.Connection[Any], requested: bool, http: bool
+    server: ServerProcess, connection: psycopg.Connection[Any], requested: bool, http: bool
 ) -> None:
     """The client reads no answers."""
-    before, memory = sessions(sql), resident_bytes(server.process.pid)
+    before, memory = sessions(connection), resident_bytes(server.process.pid)
     with watched(server, PAUSE_MAX_S), key_updater(server, http=http) as client:
         begin(client, http=http)
         sent = 0
@@ -137,7 +124,7 @@ def test_key_updates_without_end(
             sent += 1
         assert sent < UPDATES
         assert resident_bytes(server.process.pid) - memory < GROWTH_MAX
-    until(lambda: sessions(sql) == before, 20)
+    until(lambda: sessions(connection) == before, 20)
 
 
 @pytest.mark.parametrize("requested", [True, False], ids=["with answers", "without answers"])
