@@ -91,11 +91,11 @@ class CatalogState:
 
     @cached_property
     def _indexes(self) -> dict[ObjectId, tuple[Index, ...]]:
-        found: dict[ObjectId, tuple[Index, ...]] = {}
+        found: dict[ObjectId, list[Index]] = {}
         for item in self.items.values():
             if isinstance(item, Index):
-                found[item.on] = (*found.get(item.on, ()), item)
-        return found
+                found.setdefault(item.on, []).append(item)
+        return {on: tuple(indexes) for on, indexes in found.items()}
 
     @cached_property
     def _role_names(self) -> dict[str, Role]:
@@ -454,7 +454,18 @@ class CatalogState:
 
     def with_item(self, item: Item) -> CatalogState:
         """Adds or replaces an item, for example to rename it. NameTaken if another one in the schema has the name."""
-        other = self.item_named(item.schema_id, item.name)
-        if other is not None and other.id != item.id:
-            raise NameTaken(other.kind, item.name)
-        return replace(self, items={**self.items, item.id: item})
+        return self.with_items((item,))
+
+    def with_items(self, items: Iterable[Item]) -> CatalogState:
+        """As `with_item` for each of them. The cost is linear in their number."""
+        changed: dict[ObjectId, Item] = {}
+        taken: dict[tuple[ObjectId, str], Item] = {}
+        for item in items:
+            name = (item.schema_id, item.name)
+            before = self.items.get(item.id)
+            if before is None or (before.schema_id, before.name) != name:
+                other = taken.setdefault(name, self.item_named(*name) or item)
+                if other.id != item.id:
+                    raise NameTaken(other.kind, item.name)
+            changed[item.id] = item
+        return replace(self, items={**self.items, **changed})

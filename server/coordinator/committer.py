@@ -489,10 +489,15 @@ class Committer:
                 case MaterializedView():
                     start = group.history_starts.get(item.id, time)
                     self._frontiers.created(item.id, start, start, item.retain_ms)
+        readable: dict[ObjectId, Timestamp] = {}  # new indexes do not change it
         for item in created:
             if isinstance(item, Index):
-                on_view = isinstance(new.items[item.on], View)
-                since = group.history_starts.get(item.id, time) if on_view else self._frontiers.readable(item.on)
+                if isinstance(new.items[item.on], View):
+                    since = group.history_starts.get(item.id, time)
+                else:
+                    if item.on not in readable:
+                        readable[item.on] = self._frontiers.readable(item.on)
+                    since = readable[item.on]
                 index_created(self._frontiers, new, item, since)
         for item in created:
             if isinstance(item, Hold):

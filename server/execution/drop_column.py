@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from catalog.drops import InUse, without_item
+from catalog.drops import InUse, without_item, without_items
+from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.sequences import Sequence
@@ -23,6 +24,7 @@ from server.execution.ddl.drop import report_cascade
 from server.execution.ddl.foreign_keys import referenced_column_users
 from server.execution.ddl.named_objects import in_use
 from server.session_state.context import Context
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.alter_table import (
     DropColumn,
 )
@@ -78,23 +80,34 @@ async def _without_dependents(context: Context, table: Table, name: str, *, casc
 
     PgError 2BP01 if there are any but indexes, unless `cascade`; notices name them then.
     """
-    state = before = context.state
+    before = context.state
     users = await in_catalog(context, "", lambda: _users(before, table, name))
-    if (users or referenced_column_users(state, table.id, name)) and not cascade:
-        raise _depended_on(state, table, name, users)
-    for user in users:
-        if user.id in state.items:
-            state = without_item(state, user.id, cascade=True)
-    for index in state.indexes_on(table.id):
-        if any(name in key_columns(key) for key in (*index.keys, *index.included, index.condition) if key):
-            try:
-                state = without_item(state, index.id, cascade=cascade)
-            except InUse as error:
-                raise in_use(error) from None
+    if (users or referenced_column_users(before, table.id, name)) and not cascade:
+        raise _depended_on(before, table, name, users)
+    without_users = without_items(before, [user.id for user in users])
+    state = await in_catalog(context, "", lambda: _without_indexes(without_users, table, name, cascade=cascade))
     indexes = {index.id for index in before.indexes_on(table.id)}
     gone = [item for id, item in before.items.items() if id not in state.items and id not in indexes]
     state = without_references(state, referenced_column_users(state, table.id, name))
     report_cascade(context, gone, before, state)
+    return state
+
+
+def _without_indexes(state: CatalogState, table: Table, name: str, *, cascade: bool) -> CatalogState:
+    """The catalog without a table's indexes on a column. PgError 2BP01 if one is used, unless `cascade`."""
+    gone: list[ObjectId] = []
+    for index in state.indexes_on(table.id):
+        checkpoint()
+        if any(name in key_columns(key) for key in (*index.keys, *index.included, index.condition) if key):
+            gone.append(index.id)
+    if cascade:
+        return without_items(state, gone)
+    for id in gone:
+        checkpoint()
+        try:
+            state = without_item(state, id)
+        except InUse as error:
+            raise in_use(error) from None
     return state
 
 

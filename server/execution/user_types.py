@@ -45,11 +45,12 @@ def with_domain(state: CatalogState, item: Domain) -> CatalogState:
     """The state with a changed domain, also in the columns of the tables that have it."""
     state = state.with_item(item)
     use = domain_use(state, item)
-    for table in list(state.items_of(Table)):
-        if item.id in table.depends_on:
-            columns = (replace(c, domain=use) if c.domain and c.domain.id == item.id else c for c in table.columns)
-            state = state.with_item(replace(table, columns=tuple(columns)))
-    return state
+
+    def with_use(table: Table) -> Table:
+        columns = (replace(c, domain=use) if c.domain and c.domain.id == item.id else c for c in table.columns)
+        return replace(table, columns=tuple(columns))
+
+    return state.with_items(with_use(table) for table in state.items_of(Table) if item.id in table.depends_on)
 
 
 def with_enum(state: CatalogState, item: EnumType) -> CatalogState:
@@ -67,10 +68,7 @@ def with_enum(state: CatalogState, item: EnumType) -> CatalogState:
         is_array = parse_type(column.type).element is not None
         return replace(column, type=str(array_of(scalar) if is_array else scalar))
 
-    for relation in list(state.items_of(Relation)):
-        if item.id in relation.depends_on:
-            state = state.with_item(replace(relation, columns=tuple(map(retyped, relation.columns))))
-    for domain in list(state.items_of(Domain)):
-        if item.id in types_in(domain.base):
-            state = state.with_item(replace(domain, base=retyped(Column("", domain.base)).type))
-    return state
+    relations = [relation for relation in state.items_of(Relation) if item.id in relation.depends_on]
+    domains = [domain for domain in state.items_of(Domain) if item.id in types_in(domain.base)]
+    state = state.with_items(replace(r, columns=tuple(map(retyped, r.columns))) for r in relations)
+    return state.with_items(replace(d, base=retyped(Column("", d.base)).type) for d in domains)

@@ -293,7 +293,9 @@ class Frontiers:
         """Returns a new holder of a collection's log from `time` on, or from where it is readable if that is later."""
         if id not in self.floors:
             return self._new_holder((), Timestamp(time))
-        return self._new_holder((id,), Timestamp(max(time, self._least_since(id))))
+        if self._first_readable_through(id, time) is None:
+            time = max(time, self._least_since(id))
+        return self._new_holder((id,), Timestamp(time))
 
     def copy_of(self, holder: Holder) -> Holder:
         """Returns a new holder of the same collections at the same time."""

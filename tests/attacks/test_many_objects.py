@@ -183,6 +183,34 @@ def test_lists_of_names_delay_no_other_session(
             connection.execute(statement.format(missing).encode())
 
 
+USERS_PAUSE_MAX_S = 0.4  # a change whose cost is quadratic in the number of users takes longer
+
+
+@pytest.mark.parametrize(
+    "user",
+    ["CREATE VIEW reader{} AS SELECT a, b FROM used", "CREATE INDEX reader{} ON used (a)"],
+    ids=["views", "indexes"],
+)
+def test_a_table_with_many_users_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any], user: str
+) -> None:
+    connection.execute("DROP SCHEMA IF EXISTS crowded, other CASCADE; CREATE SCHEMA crowded; CREATE SCHEMA other")
+    connection.execute("SET search_path = crowded, other")
+    connection.execute("CREATE TABLE used (a int, b int, c int)")
+    with watched(server, USERS_PAUSE_MAX_S):
+        create(connection, user)
+        connection.execute("ALTER TABLE used RENAME b TO renamed")
+        for _ in range(2):  # the history that each index needs begins at another time
+            connection.execute("INSERT INTO used VALUES (1, 2, 3)")
+            connection.execute("ALTER TABLE used DROP COLUMN c")
+            connection.execute("INSERT INTO used VALUES (1, 2)")
+            connection.execute("ALTER TABLE used ADD COLUMN c int")
+        connection.execute("ALTER TABLE used SET SCHEMA other")
+        connection.execute("ALTER TABLE used DROP COLUMN c")
+        connection.execute("ALTER TABLE used DROP COLUMN a CASCADE")
+    assert relations(connection, "reader") == 0
+
+
 def test_the_columns_of_altered_tables_do_not_pile_up() -> None:
     """Each action of ALTER TABLE makes a schema and a layout. Those of wide tables took gigabytes."""
     before = resident_bytes(os.getpid())

@@ -198,6 +198,8 @@ class TestChange:
         with pytest.raises(NameTaken):
             self.STATE.with_item(replace(self.STATE.items[ObjectId("u5")], name="t"))
         with pytest.raises(NameTaken):
+            self.STATE.with_items((table("u9", "new"), table("u10", "new")))
+        with pytest.raises(NameTaken):
             self.STATE.with_schema(Schema(ObjectId("u9"), DB.id, "staging"))
         with pytest.raises(NameTaken):
             self.STATE.with_schema(Schema(ObjectId("u9"), DB.id, "pg_catalog"))

@@ -26,6 +26,7 @@ from catalog.ids import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.projected_arrangement import ProjectedArrangement
 from server.dataflow.arrangements.run import ByKey, Sorting
+from server.dataflow.arrangements.times import Times
 from server.dataflow.inputs import Inputs
 from server.runtime.threads import to_the_end
 from server.timeline.frontiers import Holder
@@ -42,6 +43,8 @@ class _Shared:
     key: Key
     arrangement: Arrangement
     leases: set[Lease] = field(default_factory=set)
+    times: Times = field(default_factory=Times)
+    """Those of the leases."""
     filled: bool = False  # whether the rows at its first time are inserted
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     inserting: asyncio.Task[None] | None = None  # the last insert
@@ -51,7 +54,7 @@ class _Shared:
         """The last time at which it has all updates, once its rows are inserted."""
         if self.filled:
             return Timestamp(self.arrangement.upper - 1)
-        return min(lease.time for lease in self.leases)
+        return self.times.least
 
 
 @dataclass(eq=False)
@@ -128,8 +131,10 @@ class Lease:
 
     def advance(self, time: Timestamp) -> None:
         """Called when the operator will not read at times before `time` any more."""
+        self.shared.times.remove(self.time)
+        self.shared.times.add(time)
         self.time = time
-        self.arrangement.advance(min(lease.time for lease in self.shared.leases))
+        self.arrangement.advance(self.shared.times.least)
 
     def invalidate(self) -> None:
         """Releases the lease after a failed insert: the arrangement gets no further leases."""
@@ -162,6 +167,7 @@ class SharedArrangements:
             holder = self._hold(key[0], shared.complete_at)
         lease = Lease(self, key, schema, shared, as_of, holder)
         shared.leases.add(lease)
+        shared.times.add(lease.time)
         return lease
 
     def _serving(self, key: Key) -> Iterator[Key]:
@@ -176,7 +182,9 @@ class SharedArrangements:
     def released(self, lease: Lease) -> None:
         lease.release_history()
         shared = lease.shared
-        shared.leases.discard(lease)
+        if lease in shared.leases:
+            shared.leases.remove(lease)
+            shared.times.remove(lease.time)
         if not shared.leases:
             shared.arrangement.close()
             self.invalidated(lease)

@@ -114,9 +114,7 @@ def set_schema(context: Context, statement: AlterSchema) -> CatalogState:
         if is_taken(state, schema.id, name):
             message = f'relation "{name}" already exists in schema "{schema.name}"'
             raise PgError(SqlState.DUPLICATE_TABLE, message)
-    for item in moved:
-        state = state.with_item(replace(item, schema_id=schema.id))
-    return state
+    return state.with_items(replace(item, schema_id=schema.id) for item in moved)
 
 
 def _between_temporary() -> PgError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from catalog.objects.indexes import Index
 from catalog.objects.relations import DerivedRelation, Relation
 from catalog.objects.sequences import Sequence
 from catalog.objects.sinks import Sink
@@ -15,6 +16,7 @@ from server.authorization import privileges
 from server.execution.ddl.columns import check_column_name
 from server.execution.ddl.named_objects import altered_object
 from server.session_state.context import Context
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.alter_table import RenameColumn
 from server.sql.stored_columns import Change, renamed, renamed_key, with_columns
 
@@ -62,32 +64,37 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
                 state = state.with_item(replace(sequence, owner_column=new))
     else:
         state = state.with_item(replace(relation, columns=columns))
-    for index in context.state.indexes_on(relation.id):
-        texts = tuple(renamed_key(key, old, new) for key in index.keys)
-        included = tuple(renamed_key(name, old, new) for name in index.included)
-        condition = renamed_key(index.condition, old, new) if index.condition else ""
-        state = state.with_item(replace(index, keys=texts, included=included, condition=condition))
-    return with_views(state, relation, renamed(old, new))
+    indexes = [_with_renamed_column(index, old, new) for index in state.indexes_on(relation.id)]
+    return with_views(state.with_items(indexes), relation, renamed(old, new))
+
+
+def _with_renamed_column(index: Index, old: str, new: str) -> Index:
+    checkpoint()
+    keys = tuple(renamed_key(key, old, new) for key in index.keys)
+    included = tuple(renamed_key(name, old, new) for name in index.included)
+    condition = renamed_key(index.condition, old, new) if index.condition else ""
+    return replace(index, keys=keys, included=included, condition=condition)
 
 
 def _with_references(state: CatalogState, renamed: Table, old: str, new: str) -> CatalogState:
     """The state in which foreign keys name a renamed column of a table."""
-    tables = {renamed.id} | {table.id for table, _ in references_to(state, {renamed.id})}
-    for id in tables:
-        table = state.items[id]
-        assert isinstance(table, Table)
-        keys = tuple(
-            key.renamed(id == renamed.id, key.referenced == renamed.id, old, new) for key in table.foreign_keys
+
+    def with_renamed(table: Table) -> Table:
+        keys = (
+            key.renamed(table.id == renamed.id, key.referenced == renamed.id, old, new) for key in table.foreign_keys
         )
-        state = state.with_item(replace(table, foreign_keys=keys))
-    return state
+        return replace(table, foreign_keys=tuple(keys))
+
+    ids = {renamed.id} | {table.id for table, _ in references_to(state, {renamed.id})}
+    return state.with_items(with_renamed(table) for table in state.items_of(Table) if table.id in ids)
 
 
 def with_views(state: CatalogState, relation: Relation, change: Change) -> CatalogState:
     """The state in which the views over a relation have the columns that they had before the change."""
-    for view in [*state.items_of(DerivedRelation)]:
-        if relation.id in view.uses:
-            state = state.with_item(
-                replace(view, query=with_columns(view.query, relation.id, relation.columns, change))
-            )
-    return state
+    views = [view for view in state.items_of(DerivedRelation) if relation.id in view.uses]
+    return state.with_items(_with_columns(view, relation, change) for view in views)
+
+
+def _with_columns(view: DerivedRelation, relation: Relation, change: Change) -> DerivedRelation:
+    checkpoint()
+    return replace(view, query=with_columns(view.query, relation.id, relation.columns, change))
