@@ -146,6 +146,9 @@ public class RunningStatements {
 
     private static boolean hasTasks(SparkContext context, String group) {
         TaskSchedulerImpl scheduler = (TaskSchedulerImpl) context.taskScheduler();
+        if (scheduler == null) {
+            return false; // SparkContext.stop has set it to null
+        }
         Iterator<TaskSetManager> tasks = scheduler.taskIdToTaskSetManager().values().iterator();
         while (tasks.hasNext()) {
             Properties properties = ((TaskSetManager) tasks.next()).taskSet().properties();
