@@ -13,6 +13,7 @@ from protocol.pgwire.messages.backend import (
 )
 from server.frontend.copy import copy_from, copy_to
 from server.frontend.dispatch import Dispatcher
+from server.frontend.transactions import aborted
 from server.session_state.context import Context
 from server.session_state.portals import Portal
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows, TableRows, row_description
@@ -48,6 +49,8 @@ class PortalRunner:
         if statement is None:
             sender.connection.send(EmptyQueryResponse())
             return
+        if portal.is_failed:
+            raise aborted()  # even if the statement would end the block
         self._dispatcher.transactions.check_not_failed(statement)
         returns_rows = portal.prepared.fields is not None or (
             portal.result is not None and portal.result.rows is not None

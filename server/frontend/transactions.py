@@ -1,6 +1,6 @@
 """Begins and ends a session's transactions: BEGIN, COMMIT and their synonyms, implicit transactions, and failures.
 
-Portals are closed with their transaction, except cursors WITH HOLD.
+Portals are closed with their transaction, except cursors WITH HOLD. Those of a failed block cannot be run.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ class Transactions:
         """PgError 25P02 if the block has failed and the statement does not end it."""
         ends = isinstance(statement, s.Commit | s.Rollback | None)
         if self._context.transaction.failed and not (ends or isinstance(statement, s.RollbackToSavepoint)):
-            raise PgError(
-                SqlState.IN_FAILED_SQL_TRANSACTION,
-                "current transaction is aborted, commands ignored until end of transaction block",
-            )
+            raise aborted()
 
     def fail(self) -> None:
         """Called after an error. Marks a block as failed, and rolls back an implicit transaction."""
@@ -48,10 +45,10 @@ class Transactions:
         transaction.failed = True
         if transaction.savepoints:
             savepoint = transaction.savepoints[-1]
-            self._portals.roll_back(savepoint.portals)
+            self._portals.fail(savepoint.portals)
             context.unlock_after(savepoint)
         else:
-            self._portals.roll_back()
+            self._portals.fail()
             context.unlock()
             transaction.release()
 
@@ -191,6 +188,14 @@ def _settings_of(modes: TransactionModes) -> dict[str, str]:
     given = {"transaction_read_only": modes.read_only, "transaction_deferrable": modes.deferrable}
     values = {name: "on" if mode else "off" for name, mode in given.items() if mode is not None}
     return values if modes.isolation is None else {"transaction_isolation": modes.isolation, **values}
+
+
+def aborted() -> PgError:
+    """The error of a statement in a block that has failed."""
+    return PgError(
+        SqlState.IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
 
 
 def outside_block(message: str) -> Notice:

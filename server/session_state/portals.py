@@ -42,6 +42,8 @@ class Portal:
     is_active: bool = False
     """Whether its statement is being executed. Such a portal cannot be closed by its own statement."""
     done: bool = False
+    is_failed: bool = False
+    """Whether its transaction block, or the part of it after a savepoint, has failed. It cannot be run any more."""
     current: CurrentRows | None = None
     """The keys of the rows of a cursor that can be used in WHERE CURRENT OF."""
     failure: PgError | None = None
@@ -95,6 +97,18 @@ class Portal:
         if self.result is not None and self.result.rows is not None:
             self.result.rows.close()
 
+    def fail(self) -> None:
+        """Releases what the portal needs only to be run."""
+        self.close()
+        self.is_failed = True
+        self.parameters, self.parameters_bytes = (), 0
+        self.result = self.current = None
+
+    @property
+    def bytes_without_rows(self) -> int:
+        """The size of the name, the parameters and the text."""
+        return PORTAL_BYTES_MIN + len(self.name) + self.parameters_bytes + len(self.text)
+
 
 ROWS_BYTES_MAX = 8 << 20
 """The greatest size of the rows that the cursors and suspended portals of a session keep in memory together. Further
@@ -135,7 +149,7 @@ class Portals:
         self.close(name)
         portal.name = name
         if name:
-            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + portal.parameters_bytes + len(portal.text)
+            portal.kept_bytes = portal.bytes_without_rows
             portal.created_us = time.time_ns() // 1_000
             if self._bytes and self._bytes + portal.kept_bytes > PORTALS_BYTES_MAX:
                 portal.close()
@@ -178,7 +192,9 @@ class Portals:
         return portal
 
     def find(self, name: str) -> Portal | None:
-        return self._portals.get(name)
+        """Returns the portal, if there is one that has not failed."""
+        portal = self._portals.get(name)
+        return None if portal is None or portal.is_failed else portal
 
     def cursor(self, name: str) -> Portal:
         portal = self._portals.get(name)
@@ -223,11 +239,25 @@ class Portals:
         for name in [name for name, portal in self._portals.items() if not portal.is_active]:
             self.close(name)
 
+    def fail(self, opened: int = 0) -> None:
+        """Releases the resources of the portals of a transaction block that fails, until `roll_back` closes them.
+
+        As in PostgreSQL, their names remain in use. `opened`: `self.opened` at its savepoint.
+        """
+        for portal in self._since(opened):
+            portal.fail()
+            self.keep_rows(portal, 0)
+            if portal.name:
+                self._bytes += portal.bytes_without_rows - portal.kept_bytes
+                portal.kept_bytes = portal.bytes_without_rows
+
     def roll_back(self, opened: int = 0) -> None:
-        """Closes the portals of a transaction that fails or rolls back. `opened`: `self.opened` at its savepoint."""
-        closed = [name for name, portal in self._portals.items() if not portal.is_held and portal.number >= opened]
-        for name in closed:
-            self.close(name)
+        """Closes the portals of a transaction that rolls back. `opened`: `self.opened` at its savepoint."""
+        for portal in self._since(opened):
+            self.close(portal.name)
+
+    def _since(self, opened: int) -> list[Portal]:
+        return [portal for portal in self._portals.values() if not portal.is_held and portal.number >= opened]
 
     def end(self) -> None:
         """Closes the portals of a transaction that commits, except the cursors WITH HOLD."""
