@@ -9,12 +9,12 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, UNKNOWN
 from server.sql.bind.binder import Binder
-from server.sql.bind.calls import operator
 from server.sql.bind.connectives import conjunction
 from server.sql.coerce import ASSIGNMENT
 from server.sql.expressions import Aggregate, ColumnRef, Expression, Literal, WindowCall, contains
 from server.sql.functions import resolve
 from server.sql.relations import Filter, Limit, Project, Relation, Sort, Window
+from server.sql.row_bounds import check_not_negative, within
 from server.sql.scope import Scope, in_clause
 from server.sql.volatile import calls_in, unplaced
 
@@ -33,7 +33,10 @@ def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) ->
         limit = _bound(binder, count, scope, "LIMIT") if count is not None else Literal(1, INT8)
         if options is not None and options.args.get("with_ties"):
             offset = _bound(binder, offset_tree.expression, scope, "OFFSET") if offset_tree is not None else None
-            return _with_ties(binder, relation, limit, offset, tree)
+            if isinstance(limit, Literal) and limit.value is None:
+                message = "row count cannot be null in FETCH FIRST ... WITH TIES clause"
+                raise PgError(SqlState.INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, message)
+            return _with_ties(binder, relation, limit, offset)
     elif limit_tree is not None:
         value = limit_tree.expression
         if not (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
@@ -43,23 +46,13 @@ def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) ->
     return relation if limit is None and offset is None else Limit(relation, limit, offset)
 
 
-def _with_ties(
-    binder: Binder, relation: Relation, limit: Expression, offset: Expression | None, tree: exp.Expr
-) -> Relation:
+def _with_ties(binder: Binder, relation: Relation, limit: Expression, offset: Expression | None) -> Relation:
     """FETCH ... WITH TIES: the first rows in the order, and all rows that tie with the last of them."""
     if isinstance(relation, Project):
-        return replace(relation, input=_with_ties(binder, relation.input, limit, offset, tree))
+        return replace(relation, input=_with_ties(binder, relation.input, limit, offset))
     if not isinstance(relation, Sort):
         message = "WITH TIES cannot be specified without ORDER BY clause"
         raise PgError(SqlState.SYNTAX_ERROR, message)
-    bounds = [bound for bound in (limit, offset) if bound is not None]
-    if any(not isinstance(bound, Literal) or bound.value is None for bound in bounds):
-        raise binder.unsupported(
-            "FETCH ... WITH TIES of anything but constants",
-            tree,
-            hint="Write the number as a literal, or filter by rank() in a subquery.",
-        )
-    start, count = (int(b.value) if isinstance(b, Literal) else 0 for b in (offset, limit))
     calls = []
     for name in ("rank", "row_number"):
         resolved = resolve.resolve_function(name, ())
@@ -67,11 +60,8 @@ def _with_ties(
         calls.append(WindowCall(Aggregate(resolved.function, (), INT8, False), (), relation.keys, ""))
     columns = [binder.new_column("", call.call) for call in calls]
     window = Window(relation.input, tuple(calls), (*relation.input.columns, *columns))
-    tests = [
-        operator(binder, "<=", [ColumnRef(columns[0]), Literal(start + count, INT8)], tree),
-        operator(binder, ">", [ColumnRef(columns[1]), Literal(start, INT8)], tree),
-    ]
-    kept = Filter(window, conjunction(tests))
+    rank, number = (ColumnRef(column) for column in columns)
+    kept = Filter(window, conjunction(within(number, rank, limit, offset)))
     only = Project(kept, relation.columns, tuple(ColumnRef(c) for c in relation.columns))
     return Sort(only, relation.keys)
 
@@ -87,11 +77,6 @@ def _bound(binder: Binder, tree: exp.Expr, scope: Scope, clause: str) -> Express
     if calls := calls_in(bound):
         raise unplaced(calls[0].name, binder.at(tree))
     number = binder.coerce(bound, INT8, ASSIGNMENT, binder.at(tree))
-    if isinstance(number, Literal) and number.value is not None and number.value < 0:
-        state = (
-            SqlState.INVALID_ROW_COUNT_IN_LIMIT_CLAUSE
-            if clause == "LIMIT"
-            else SqlState.INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE
-        )
-        raise PgError(state, f"{clause} must not be negative")
+    if isinstance(number, Literal) and number.value is not None:
+        check_not_negative(number.value, clause)
     return number

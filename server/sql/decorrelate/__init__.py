@@ -22,6 +22,7 @@ from typing import Any
 
 from server.sql.columns import free_columns
 from server.sql.decorrelate.decorrelator import Decorrelator
+from server.sql.decorrelate.limits import needs_numbers
 from server.sql.decorrelate.native import is_native, needs_lateral
 from server.sql.expressions import Subquery, SubqueryKind, Volatile, children, walk
 from server.sql.relations import Filter, Join, Limit, Project, Relation, Sort
@@ -32,7 +33,7 @@ def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
 
     If not `native`, all subqueries are rewritten, including those that Spark supports.
     """
-    if any(isinstance(n, Subquery) or _is_rewritten_join(n) for n in walk(relation)):
+    if any(isinstance(n, Subquery) or _is_rewritten_join(n) or needs_numbers(n) for n in walk(relation)):
         return Decorrelator(relation, is_native if native else _is_never_kept).relation(relation)
     return relation
 

@@ -10,7 +10,7 @@ from protocol.pgwire.types import BOOL
 from server.sql.columns import NewColumns, free_columns
 from server.sql.conditions import all_of, same
 from server.sql.decorrelate.domain import Domain
-from server.sql.decorrelate.limits import numbered_limit
+from server.sql.decorrelate.limits import needs_numbers, numbered_limit
 from server.sql.decorrelate.native import flat, has_subquery, in_lambdas, needs_lateral
 from server.sql.decorrelate.pushdown import not_supported, pushed
 from server.sql.decorrelate.values import SubqueryValues
@@ -68,7 +68,7 @@ class Decorrelator:
                 return self._without_subqueries(self._projected_rows(node))
             case Limit(input=Project() as project) if self._to_rewrite(project.expressions, project):
                 return self._without_subqueries(replace(project, input=replace(node, input=project.input)))
-            case Limit() if has_subquery((node.limit, node.offset)):
+            case Limit() if needs_numbers(node):
                 return self._without_subqueries(numbered_limit(node, self._new))
             case Join(kind=JoinKind.INNER | JoinKind.CROSS, condition=condition) if self._to_rewrite(condition, node):
                 assert condition is not None

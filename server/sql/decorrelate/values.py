@@ -9,7 +9,6 @@ from protocol.pgwire.types import BOOL, INT8
 from server.sql.columns import NewColumns, free_columns, substituted
 from server.sql.conditions import same
 from server.sql.decorrelate.domain import Domain
-from server.sql.decorrelate.limits import greater
 from server.sql.decorrelate.native import calls_python, has_subquery
 from server.sql.decorrelate.pushdown import pushed
 from server.sql.expressions import Aggregate, Call, Case, Column, ColumnRef, Expression, Literal, Subquery, SubqueryKind
@@ -31,6 +30,7 @@ from server.sql.relations import (
     has_one_row,
     joined,
 )
+from server.sql.row_bounds import greater
 
 _SOME_VALUE = Function("some_value", (), BOOL, "first({0}){f}", Kind.AGGREGATE, Nulls.MAYBE)
 _TOO_MANY = Function(

@@ -192,6 +192,21 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             _move_clauses(query)
         return query
 
+    def _parse_limit(
+        self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False
+    ) -> exp.Expr | None:
+        """The number of LIMIT is any expression. sqlglot reads its % as PERCENT, and LIMIT #,# as in MySQL."""
+        keyword = self._curr
+        if top or skip_limit_token or not self._match(TokenType.LIMIT):
+            return super()._parse_limit(this, top, skip_limit_token)  # type: ignore[no-any-return]
+        number = exp.var("ALL") if self._match(TokenType.ALL) else self._parse_disjunction()
+        if number is None:
+            self.raise_error("expected a number of rows")
+        if self._match(TokenType.COMMA):
+            message, hint = "LIMIT #,# syntax is not supported", "Use separate LIMIT and OFFSET clauses."
+            raise PgError(SqlState.SYNTAX_ERROR, message, hint=hint, position=keyword.start + 1)
+        return exp.Limit(this=this, expression=number)
+
     def _parse_primary(self) -> exp.Expr | None:
         """A point before a number is not a part of it: the lexer reads `.5` as one number."""
         if self._match_pair(TokenType.DOT, TokenType.NUMBER, advance=False):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, assert_never
 
-from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, BYTEA, INT8, JSONB
 from server.sql.casts import find_cast, has_fitted_elements, is_utc
 from server.sql.coerce import INT4_MAX
@@ -57,6 +56,7 @@ from server.sql.render.calls import (
 from server.sql.render.literals import literal_text
 from server.sql.render.shared_values import SharedValues
 from server.sql.render.spark_types import spark_type
+from server.sql.row_bounds import check_not_negative, evaluated
 from server.sql.volatile import unplaced
 
 ADDED_CHARS_MAX = 64 << 20
@@ -343,23 +343,12 @@ class ExpressionRenderer(ABC):
         """The INT of a LIMIT or OFFSET; None without the clause or for NULL. 2201W or 2201X for a negative literal."""
         if expression is None:
             return None
-        value = expression
-        if isinstance(expression, Parameter):
-            bound = self.bind(expression)
-            if isinstance(bound, str):
-                return bound
-            value = bound
+        value = evaluated(expression, self.bind)
         if not isinstance(value, Literal):
-            return f"CAST({self.expression(expression)} AS INT)"
+            return f"CAST({self.expression(value)} AS INT)"
         if value.value is None:
             return None
-        if value.value < 0:
-            state = (
-                SqlState.INVALID_ROW_COUNT_IN_LIMIT_CLAUSE
-                if clause == "LIMIT"
-                else SqlState.INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE
-            )
-            raise PgError(state, f"{clause} must not be negative")
+        check_not_negative(value.value, clause)
         return str(min(int(value.value), INT4_MAX))
 
 
