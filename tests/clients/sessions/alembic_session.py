@@ -78,6 +78,22 @@ def autogenerate():
         assert compare_metadata(context, metadata) == []
 
 
+def include_schemas():
+    """`autogenerate` with `include_schemas`"""
+    with sa.create_engine(SQLALCHEMY_URL).begin() as connection:
+        connection.execute(sa.text("CREATE SCHEMA al_schema"))
+        connection.execute(sa.text("CREATE TABLE al_schema.al_other (id integer PRIMARY KEY)"))
+        opts = {
+            "include_schemas": True,
+            "include_name": lambda name, type_, _: type_ != "schema" or name not in ("mz_catalog", "mz_internal"),
+        }
+        changes = compare_metadata(MigrationContext.configure(connection, opts=opts), sa.MetaData())
+        removed = {(table.schema, table.name) for kind, table in changes if kind == "remove_table"}
+        assert removed >= {(None, "al_accounts"), ("al_schema", "al_other")}
+        assert not {schema for schema, _ in removed} & {"mz_catalog", "mz_internal"}
+        connection.execute(sa.text("DROP SCHEMA al_schema CASCADE"))
+
+
 def alter():
     """`upgrade`: add and rename columns"""
     (DIRECTORY / "migrations" / "versions" / "2_alter.py").write_text(ALTER)
@@ -92,4 +108,4 @@ def downgrade():
     assert not sa.inspect(sa.create_engine(SQLALCHEMY_URL)).has_table("al_accounts")
 
 
-run(create, autogenerate, alter, downgrade)
+run(create, autogenerate, include_schemas, alter, downgrade)
