@@ -28,7 +28,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.json_values import parse_json, parse_jsonb
 from protocol.pgwire.text_columns import DEFAULT_STYLE, OutputStyle, plain_column, text_column
-from protocol.pgwire.types import BY_OID, PgType
+from protocol.pgwire.types import BY_OID, NUMERIC_PRECISION_MAX, PgType
 from protocol.pgwire.utf8 import decode_utf8, invalid_encoding
 
 _SPACE = " \t\n\v\f\r"
@@ -245,9 +245,11 @@ def _no_decimal(what: str) -> PgError:
 def fitted_numeric(type: PgType, value: Decimal) -> Decimal:
     """`value` rounded half away from zero to the type's scale. PgError 22003 if its integer part is too long.
 
-    For a bare numeric the scale is a maximum: 1.50 stays 1.50 until it is stored in a column.
+    For a bare numeric the scale is a maximum: 1.50 stays 1.50 until it is stored in a column. ANY_NUMERIC has none.
     """
-    scale, precision = type.scale or 0, type.precision or 38
+    scale, precision = type.scale or 0, type.precision or NUMERIC_PRECISION_MAX
+    if type.scale is None:  # as many digits as possible
+        scale = max(NUMERIC_PRECISION_MAX - 1 - max(value.adjusted(), -1), 0)
     if not value or value.adjusted() < 39:
         exponent = int(value.as_tuple().exponent)
         if type.precision is not None or exponent < -scale or exponent > 0:

@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cache, lru_cache
 
 import pyarrow as pa
@@ -291,6 +292,17 @@ def is_row(type: PgType) -> bool:
 def bare_numeric(scale: int) -> PgType:
     """A numeric without declared precision whose Arrow column has the given scale."""
     return replace(NUMERIC, scale=scale)
+
+
+ANY_NUMERIC = replace(NUMERIC, scale=None)
+"""As which a numeric is read with all of its digits. No column and no expression is of this type."""
+
+
+def exact_numeric_type(value: Decimal) -> PgType:
+    """The bare numeric that keeps the value's scale, and prints it; NUMERIC itself if the value fits in it."""
+    scale = max(-int(value.as_tuple().exponent), 0)
+    fits = scale <= BARE_NUMERIC_SCALE and value.adjusted() < NUMERIC_PRECISION_MAX - BARE_NUMERIC_SCALE
+    return NUMERIC if fits else bare_numeric(scale)
 
 
 _SPELLING = re.compile(

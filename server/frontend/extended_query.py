@@ -16,6 +16,7 @@ from protocol.pgwire.messages.backend import (
 )
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Parse
 from protocol.pgwire.types import BY_OID, PgType
+from server.execution.prepare import Types
 from server.frontend.constant_queries import ConstantQueries
 from server.frontend.dispatch import Dispatcher
 from server.frontend.portal_runner import PortalRunner
@@ -24,7 +25,7 @@ from server.frontend.responses import Responses, kind_of
 from server.frontend.statement_task import Work
 from server.runtime.offload import at_once, in_decoding_thread, in_stoppable_thread
 from server.session_state.portals import Portal, size_of
-from server.session_state.prepared import Prepared
+from server.session_state.prepared import Prepared, wider_types
 from server.session_state.sender import Sender
 from server.sql.constant import are_short
 from server.sql.grammar import statements as s
@@ -126,12 +127,28 @@ class ExtendedQuery:
         self._dispatcher.portals.check_unused(message.portal)  # this error precedes those of values and formats
         if not are_short(message.parameters):
             return self._bind_long(message, prepared)
-        self._add_portal(message, prepared, *self._decode(message, prepared))
+        values, size = self._decode(message, prepared)
+        if (types := wider_types(prepared.parameters, values)) is not None:
+            return self._bind_wider(message, prepared, types, values, size)
+        self._add_portal(message, prepared, values, size)
         return None
 
     async def _bind_long(self, message: Bind, prepared: Prepared) -> None:
         """Decodes in a thread, because long or many parameters would block the event loop."""
-        self._add_portal(message, prepared, *await in_decoding_thread(self._decode, message, prepared))
+        values, size = await in_decoding_thread(self._decode, message, prepared)
+        if (types := wider_types(prepared.parameters, values)) is not None:
+            await self._bind_wider(message, prepared, types, values, size)
+        else:
+            self._add_portal(message, prepared, values, size)
+
+    async def _bind_wider(
+        self, message: Bind, prepared: Prepared, types: Types, values: tuple[object, ...], size: int
+    ) -> None:
+        """Plans the statement for these values, because numerics have more digits than it was planned for."""
+        wider = await self._context.described(
+            lambda: in_stoppable_thread(self._dispatcher.prepare, prepared.statement, types)
+        )
+        self._add_portal(message, wider, values, size)
 
     def _decode(self, message: Bind, prepared: Prepared) -> tuple[tuple[object, ...], int]:
         """Returns the values of the parameters and their size in bytes. PgError 53200 beyond PARAMETERS_BYTES_MAX."""
@@ -141,7 +158,7 @@ class ExtendedQuery:
             formats *= len(message.parameters)
         values: list[object] = []
         size = 0
-        for type, format, data in zip(prepared.parameters, formats, message.parameters, strict=True):
+        for type, format, data in zip(prepared.read_types, formats, message.parameters, strict=True):
             checkpoint()
             value = decode_parameter(type, format, data, timezone=timezone, style=style)
             values.append(value)

@@ -17,7 +17,7 @@ from protocol.pgwire.types import PgType
 from server.pg_catalog.engine import Undescribed
 from server.runtime.offload import TEXT_CHARS_MAX, at_once
 from server.session_state.context import Context
-from server.session_state.prepared import TEXT_CHARS_MIN, Prepared, plan_key, weight
+from server.session_state.prepared import TEXT_CHARS_MIN, Prepared, plan_key, weight, wider_types
 from server.sql.constant import are_short
 from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.parse import parse
@@ -126,7 +126,8 @@ class QueryCache:
                 if isinstance(prepared.plan, WritePlan) and context.transaction.read_only:
                     return None  # an error of a constant precedes that of the transaction
                 values = shared.values(prepared.parameters, context.settings.naming[2], context.settings.input_style)
-                return (prepared, values) if are_short(values) else None
+                is_exact = wider_types(prepared.parameters, values) is None
+                return (prepared, values) if is_exact and are_short(values) else None
         except (PgError, Undescribed, Stopped):
             pass
         self._unshared.put(key, True, len(text))

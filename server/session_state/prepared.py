@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
@@ -13,7 +14,7 @@ from catalog.objects.namespaces import Schema
 from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.backend import NoData, RowDescription
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import ANY_NUMERIC, NUMERIC, PgType, exact_numeric_type
 from server.dataflow.stream.envelope import Envelope
 from server.runtime.offload import release_later
 from server.session_state.context import Context
@@ -113,6 +114,13 @@ class Prepared:
         """The text of the statement; empty for the empty query."""
         return "" if self.statement is None else self.statement.text
 
+    @property
+    def read_types(self) -> tuple[PgType, ...]:
+        """As which the parameters are read: numerics with all digits if the plan can be made for `wider_types`."""
+        if not isinstance(self.plan, QueryPlan | WritePlan):
+            return self.parameters
+        return tuple([ANY_NUMERIC if type == NUMERIC else type for type in self.parameters])
+
     def description(self, formats: Sequence[int]) -> RowDescription | NoData:
         """Returns the answer to Describe, for these result formats."""
         return NoData() if self.fields is None else row_description(self.fields, formats)
@@ -124,6 +132,17 @@ class Prepared:
                 release_later(text, release, query.tree)
             case _:
                 pass
+
+
+def wider_types(types: Sequence[PgType], values: Sequence[object]) -> tuple[PgType, ...] | None:
+    """The parameter types that keep all digits of the values; None if these types do."""
+    if not any(isinstance(value, Decimal) for value in values):
+        return None
+    wider = tuple(
+        exact_numeric_type(value) if type == NUMERIC and isinstance(value, Decimal) else type
+        for type, value in zip(types, values, strict=True)
+    )
+    return None if wider == tuple(types) else wider
 
 
 def plan_key(context: Context) -> tuple[object, ...]:

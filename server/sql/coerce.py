@@ -10,6 +10,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import parse_text, too_many_digits
 from protocol.pgwire.types import (
+    ANY_NUMERIC,
     DATE,
     INT4,
     INT8,
@@ -195,8 +196,9 @@ class Coercer:
         if not is_stored and target.name in _CLOCK_TYPES and (word := _word(literal)) in _CLOCK_TYPES[target.name]:
             return self._clock_word(word, target)
         try:
-            value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone, style=self.input_style)
-            value = modify(value, target, assignment=context is not EXPLICIT)
+            read_as = ANY_NUMERIC if target == NUMERIC else target.without_modifiers
+            value = parse_text(read_as, literal.value, timezone=self.timezone, style=self.input_style)
+            value = modify(value, read_as if target == NUMERIC else target, assignment=context is not EXPLICIT)
             if self.maintained and self.input_style is not DEFAULT_INPUT:
                 self._check_style(value, literal.value, target)
             zoned = self.maintained and (target.element or target).name == "timestamptz"
