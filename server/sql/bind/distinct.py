@@ -35,7 +35,7 @@ def distinct_on(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], sc
 def check_distinct_on(binder: Binder, on: Sequence[Expression], order: Sequence[SortKey], tree: exp.Expr) -> None:
     """42P10 if ORDER BY does not begin with the keys."""
     leading = [key.expression for key in order[: len(on)]]
-    if any(e not in on for e in leading):
+    if any(not any(_is_same(e, key) for key in on) for e in leading):
         message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions"
         raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree.args["distinct"]))
 
@@ -49,9 +49,8 @@ def distinct_rows(
         groupable(binder, item.expression, item.tree)
     keys = []
     for key in order:
-        nested = contains(key.expression, Subquery)
         for item, column in zip(items, project.columns, strict=True):
-            if item.expression == key.expression or (nested and equivalent(item.expression, key.expression)):
+            if _is_same(key.expression, item.expression):
                 keys.append(replace(key, expression=ColumnRef(column)))
                 break
         else:
@@ -59,3 +58,8 @@ def distinct_rows(
             raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree.args["order"]))
     distinct = Distinct(project)
     return Sort(distinct, tuple(keys)) if keys else distinct
+
+
+def _is_same(key: Expression, other: Expression) -> bool:
+    """Whether two expressions are equal. Each occurrence of a subquery has columns of its own."""
+    return key == other or (contains(key, Subquery) and equivalent(other, key))

@@ -63,9 +63,10 @@ _TOKEN = re.compile(
       (?P<space> (?> (?: [ \t\n\r\f\v]++ | --[^\n\r]*+ )+ ) )
     | (?P<comment> /\* )
     | (?P<escape> [eE]{_ESCAPE_STRING}(?>(?:{_CONTINUED}{_ESCAPE_STRING})*) )
-    | (?P<refused> [uU]&['"] | [bBxX]' )
+    | (?P<unicode> [uU]&(?: {STRING}(?>(?:{_CONTINUED}{STRING})*) | "[^"]*+(?>(?:""[^"]*+)*)" ) )
+    | (?P<refused> [bBxX]' )
     | (?P<string> [nN]?{STRING}(?>(?:{_CONTINUED}{STRING})*) )
-    | (?P<broken> [eEnN]?' | " (?! [^"]*+(?>(?:""[^"]*+)*)" ) )
+    | (?P<broken> (?:[eEnN]|[uU]&)?' | (?:[uU]&)?" (?! [^"]*+(?>(?:""[^"]*+)*)" ) )
     | (?P<word> {_NAME} )
     | (?P<number>
         (?: 0[xX](?>(?:_?[0-9A-Fa-f])+) | 0[oO](?>(?:_?[0-7])+) | 0[bB](?>(?:_?[01])+)
@@ -82,6 +83,9 @@ _TOKEN = re.compile(
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _SEGMENT = re.compile(STRING)
 _ESCAPE_SEGMENT = re.compile(_ESCAPE_STRING, re.DOTALL)
+_UESCAPE = re.compile(
+    r"(?>(?:[ \t\n\r\f\v]|--[^\n\r]*+)*)(?i:uescape)(?![A-Za-z0-9_$\x80-\U0010ffff])(?>(?:[ \t\n\r\f\v]|--[^\n\r]*+)*)"
+)
 _BETWEEN_SEGMENTS = re.compile(_CONTINUED)
 _ESCAPE = re.compile(
     r"""''|\\(?:
@@ -149,17 +153,15 @@ def tokenize(text: str) -> list[Token]:
         elif group == "escape":
             tokens.append(Token(Kind.STRING, _escape_string(match[0], start), start, position))
         elif group == "broken":
-            what = "identifier" if match[0] == '"' else "string"
+            what = "identifier" if match[0][-1] == '"' else "string"
             raise syntax_error(f"unterminated quoted {what}", text[start:], start)
+        elif group == "unicode":
+            escape, position = _uescape(text, position)
+            is_string = match[0][-1] == "'"
+            value = _unicode(match[0][2:], escape, start + 2)
+            tokens.append(Token(Kind.STRING if is_string else Kind.IDENT, value, start, position))
         elif group == "refused":
-            what = "bit strings" if match[0][-1] == "'" and match[0][1] != "&" else "Unicode escapes (U&) "
-            hint = "" if what == "bit strings" else "Write the character itself, or an E'' string with \\u escapes."
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                f"{what.strip()} are not supported",
-                hint=hint or None,
-                position=start + 1,
-            )
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "bit strings are not supported", position=start + 1)
     tokens.append(Token(Kind.END, "", size, size))
     if len(tokens) > TARGETS_MAX:
         limits.check(tokens)
@@ -372,6 +374,61 @@ def _unescape(body: str, start: int) -> str:
         return chr(code)
 
     return _ESCAPE.sub(replaced, body)
+
+
+def _uescape(text: str, position: int) -> tuple[str, int]:
+    """The escape character of a Unicode string or name that ends at `position`, and the end of its UESCAPE clause."""
+    clause = _UESCAPE.match(text, position)
+    if clause is None:
+        return "\\", position
+    string = _TOKEN.match(text, clause.end())
+    if string is None or string.lastgroup not in ("string", "escape"):
+        message = "UESCAPE must be followed by a simple string literal"
+        if string is None:
+            raise PgError(SqlState.SYNTAX_ERROR, f"{message} at end of input", position=len(text) + 1)
+        raise syntax_error(message, string[0], clause.end())
+    value = _string(string[0]) if string.lastgroup == "string" else _escape_string(string[0], string.start())
+    if len(value) != 1 or not value.isascii() or value in "0123456789abcdefABCDEF+'\" \t\n\r\f\v":
+        raise syntax_error("invalid Unicode escape character", string[0], string.start())
+    return value, string.end()
+
+
+def _unicode(raw: str, escape: str, start: int) -> str:
+    """The value of U&'...' or U&"...", given with its quotes and its index in the text. 42601 for a wrong escape."""
+    character = re.escape(escape)
+    quote = "''" if raw[0] == "'" else '""'
+    pattern = re.compile(rf"{character}(?:({character})|([0-9A-Fa-f]{{4}})|\+([0-9A-Fa-f]{{6}}))?|{quote}")
+
+    def replaced(match: re.Match[str]) -> str:
+        position = at + match.start() + 1
+        if match[0] == quote:
+            return quote[0]
+        if match[1]:
+            return escape
+        digits = match[2] or match[3]
+        if digits is None:
+            raise PgError(
+                SqlState.SYNTAX_ERROR,
+                "invalid Unicode escape",
+                hint=r"Unicode escapes must be \XXXX or \+XXXXXX.",
+                position=position,
+            )
+        if not 0 < (code := int(digits, 16)) <= 0x10FFFF:
+            raise PgError(SqlState.SYNTAX_ERROR, "invalid Unicode escape value", position=position)
+        return chr(code)
+
+    if raw == '""':
+        raise syntax_error("zero-length delimited identifier", 'U&""', start - 2)
+    segments = [(1, raw[1:-1])] if raw[0] == '"' else _segments(raw, _SEGMENT)
+    value = ""
+    for index, body in segments:
+        at = start + index
+        value += pattern.sub(replaced, body)
+    try:  # two surrogates encode one character
+        value = value.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise PgError(SqlState.SYNTAX_ERROR, "invalid Unicode surrogate pair", position=start - 1) from None
+    return _cut(value) if raw[0] == '"' else value
 
 
 # PostgreSQL 16's keywords by class (pg_get_keywords()). Unquoted, a reserved word is never a name, a type or function
