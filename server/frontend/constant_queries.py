@@ -43,7 +43,7 @@ from server.frontend.responses import kind_of
 from server.runtime.offload import at_once
 from server.session_state.context import Context
 from server.session_state.portals import Portal
-from server.session_state.prepared import Prepared, plan_key, weight, wider_types
+from server.session_state.prepared import Prepared, plan_key, weight
 from server.session_state.results import NoRows, Result, row_description
 from server.sql.constant import Constant, NotCheap, are_short
 from server.sql.grammar.checkpoint import Stopped
@@ -303,7 +303,7 @@ class _Call:
             decode_parameter(type, format, value, timezone=timezone, style=style)
             for (type, format), value in zip(self.parameters, values, strict=True)
         ]
-        if wider_types(self.prepared.parameters, decoded) is not None:
+        if self.prepared.wider_types(decoded) is not None:
             raise NotCheap
         result, answer = self.execute(tuple(decoded))
         return result, self.head + answer

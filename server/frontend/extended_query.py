@@ -25,7 +25,7 @@ from server.frontend.responses import Responses, kind_of
 from server.frontend.statement_task import Work
 from server.runtime.offload import at_once, in_decoding_thread, in_stoppable_thread
 from server.session_state.portals import Portal, size_of
-from server.session_state.prepared import Prepared, wider_types
+from server.session_state.prepared import Prepared
 from server.session_state.sender import Sender
 from server.sql.constant import are_short
 from server.sql.grammar import statements as s
@@ -128,7 +128,7 @@ class ExtendedQuery:
         if not are_short(message.parameters):
             return self._bind_long(message, prepared)
         values, size = self._decode(message, prepared)
-        if (types := wider_types(prepared.parameters, values)) is not None:
+        if (types := prepared.wider_types(values)) is not None:
             return self._bind_wider(message, prepared, types, values, size)
         self._add_portal(message, prepared, values, size)
         return None
@@ -136,7 +136,7 @@ class ExtendedQuery:
     async def _bind_long(self, message: Bind, prepared: Prepared) -> None:
         """Decodes in a thread, because long or many parameters would block the event loop."""
         values, size = await in_decoding_thread(self._decode, message, prepared)
-        if (types := wider_types(prepared.parameters, values)) is not None:
+        if (types := prepared.wider_types(values)) is not None:
             await self._bind_wider(message, prepared, types, values, size)
         else:
             self._add_portal(message, prepared, values, size)

@@ -17,7 +17,7 @@ from protocol.pgwire.types import PgType
 from server.pg_catalog.engine import Undescribed
 from server.runtime.offload import TEXT_CHARS_MAX, at_once
 from server.session_state.context import Context
-from server.session_state.prepared import TEXT_CHARS_MIN, Prepared, plan_key, weight, wider_types
+from server.session_state.prepared import TEXT_CHARS_MIN, Prepared, plan_key, weight
 from server.sql.constant import are_short
 from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.parse import parse
@@ -125,8 +125,8 @@ class QueryCache:
             if prepared is not None and _is_shared(prepared, shared):
                 if isinstance(prepared.plan, WritePlan) and context.transaction.read_only:
                     return None  # an error of a constant precedes that of the transaction
-                values = shared.values(prepared.parameters, context.settings.naming[2], context.settings.input_style)
-                is_exact = wider_types(prepared.parameters, values) is None
+                values = shared.values(prepared.read_types, context.settings.naming[2], context.settings.input_style)
+                is_exact = prepared.wider_types(values) is None
                 return (prepared, values) if is_exact and are_short(values) else None
         except (PgError, Undescribed, Stopped):
             pass

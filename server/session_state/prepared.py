@@ -108,6 +108,7 @@ class Prepared:
     plan: Plan | None = None
     declared: tuple[PgType | None, ...] = ()
     """The parameter types that the client declared."""
+    _read_types: tuple[PgType, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -117,9 +118,21 @@ class Prepared:
     @property
     def read_types(self) -> tuple[PgType, ...]:
         """As which the parameters are read: numerics with all digits if the plan can be made for `wider_types`."""
-        if not isinstance(self.plan, QueryPlan | WritePlan):
-            return self.parameters
-        return tuple([ANY_NUMERIC if type == NUMERIC else type for type in self.parameters])
+        if self._read_types is None:
+            has_numeric = isinstance(self.plan, QueryPlan | WritePlan) and NUMERIC in self.parameters
+            wide = (ANY_NUMERIC if type == NUMERIC else type for type in self.parameters)
+            self._read_types = tuple(wide) if has_numeric else self.parameters
+        return self._read_types
+
+    def wider_types(self, values: Sequence[object]) -> tuple[PgType, ...] | None:
+        """The parameter types that keep all digits of the values; None if those of the plan do."""
+        if self.read_types is self.parameters:
+            return None
+        wider = tuple(
+            exact_numeric_type(value) if type == NUMERIC and isinstance(value, Decimal) else type
+            for type, value in zip(self.parameters, values, strict=True)
+        )
+        return None if wider == self.parameters else wider
 
     def description(self, formats: Sequence[int]) -> RowDescription | NoData:
         """Returns the answer to Describe, for these result formats."""
@@ -132,17 +145,6 @@ class Prepared:
                 release_later(text, release, query.tree)
             case _:
                 pass
-
-
-def wider_types(types: Sequence[PgType], values: Sequence[object]) -> tuple[PgType, ...] | None:
-    """The parameter types that keep all digits of the values; None if these types do."""
-    if not any(isinstance(value, Decimal) for value in values):
-        return None
-    wider = tuple(
-        exact_numeric_type(value) if type == NUMERIC and isinstance(value, Decimal) else type
-        for type, value in zip(types, values, strict=True)
-    )
-    return None if wider == tuple(types) else wider
 
 
 def plan_key(context: Context) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import ANY_NUMERIC, INT4, INT8, NUMERIC, PgType
+from protocol.pgwire.types import INT4, INT8, PgType
 from server.sql.grammar.lexer import STRING
 
 CHARS_MAX = 1_024
@@ -59,16 +59,12 @@ class SharedText:
     literals: tuple[str, ...]
 
     def values(self, types: Sequence[PgType], timezone: str, style: InputStyle = DEFAULT_INPUT) -> tuple[Any, ...]:
-        """The values of the parameters, which have these types. PgError if a string is not one.
-
-        A numeric has all of its digits, so that the caller can refuse one that a plan for the types would round.
-        """
+        """The values of the parameters, which are read as these types. PgError if a string is not one."""
         texts = (literal[1:-1].replace("''", "'") for literal in self.literals)
-        read_as = (ANY_NUMERIC if type == NUMERIC else type for type in types)
         return tuple(
             [
                 parse_text(type, text, timezone=timezone, style=style) if known is None else int(literal)
-                for literal, text, known, type in zip(self.literals, texts, self.types, read_as, strict=True)
+                for literal, text, known, type in zip(self.literals, texts, self.types, types, strict=True)
             ]
         )
 
