@@ -14,6 +14,7 @@ from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.namespaces import Database, Schema, is_temporary
 from catalog.objects.sinks import Sink
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 
 _ID = re.compile(r"\bu\d+\b")
@@ -37,14 +38,13 @@ def rebased(before: CatalogState, after: CatalogState, current: CatalogState) ->
         remaining = [id for id in gone if id in after.schemas]
         before, after = without_temporary(before, gone), without_temporary(after, remaining)
     own, others = _Changes(before, after), _Changes(before, current)
-    if not own.touched.isdisjoint(others.touched) or _share_mappings(own, others):
+    is_apart = own.touched.isdisjoint(others.touched) and own.names.isdisjoint(others.names)
+    if not is_apart or _share_mappings(own, others):
         return None
     changed: dict[str, Any] = {name: _applied(getattr(current, name), of) for name, of in own.of.items() if of}
     next_id = max(after.next_id, current.next_id)
     merged = replace(current, **changed, next_id=next_id, version=current.version + 1)
-    if not _names_are_unique(merged) or _uses_changed(merged, own, others) or _uses_changed(merged, others, own):
-        return None
-    return merged
+    return None if _uses_changed(merged, own, others) or _uses_changed(merged, others, own) else merged
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,21 @@ class _Changes:
         commented = {id for id, _ in self.of["comments"]}
         defaults = {id for key in self.of["default_acls"] for id in (key.database, key.schema) if id is not None}
         return self.objects.keys() | self.of["roles"].keys() | by_object | commented | defaults
+
+    @cached_property
+    def names(self) -> AbstractSet[object]:
+        """The names of the changed objects and roles, with what they are unique in."""
+        found: set[object] = {("role", role.name) for role in self.of["roles"].values() if role is not None}
+        for object in self.objects.values():
+            match object:
+                case Database():
+                    found.add(("database", object.name))
+                case Schema():
+                    found.add(("schema", object.database_id, object.name))
+                case Item():
+                    keys = object.keys if isinstance(object, Table) else ()
+                    found |= {(object.schema_id, name) for name in (object.name, *(key.name for key in keys))}
+        return found
 
     @property
     def drops_role(self) -> bool:
@@ -101,15 +116,6 @@ def _share_mappings(own: _Changes, others: _Changes) -> bool:
         or others.drops_role
         or (own.has_sink and others.has_sink)  # two sinks may not write to the same place
     )
-
-
-def _names_are_unique(state: CatalogState) -> bool:
-    databases = {database.name for database in state.databases.values()}
-    schemas = {(schema.database_id, schema.name) for schema in state.schemas.values()}
-    items = {(item.schema_id, item.name) for item in state.items.values()}
-    roles = {role.name for role in state.roles.values()}
-    named = (state.databases, databases), (state.schemas, schemas), (state.items, items), (state.roles, roles)
-    return all(len(objects) == len(names) for objects, names in named)
 
 
 def _uses_changed(merged: CatalogState, users: _Changes, used: _Changes) -> bool:

@@ -13,6 +13,7 @@ from catalog import builtin
 from catalog.acls import AclItem
 from catalog.drops import InUse, without_item, without_schema
 from catalog.ids import ObjectId
+from catalog.keys import Key
 from catalog.objects.columns import Column
 from catalog.objects.indexes import Index
 from catalog.objects.namespaces import Database, Schema, temporary_schema_name
@@ -46,6 +47,11 @@ Change = Callable[[CatalogState], CatalogState]
 
 def table(number: int, name: str, schema: Schema = PUBLIC, type: str = "int4") -> Change:
     return lambda state: state.with_item(Table(ObjectId(f"u{number}"), schema.id, name, (Column("a", type),)))
+
+
+def keyed(number: int, name: str, key: str) -> Change:
+    keys = (Key(0, key, ("a",), is_primary=True),)
+    return lambda state: state.with_item(Table(ObjectId(f"u{number}"), PUBLIC.id, name, (INT,), keys=keys))
 
 
 def view(number: int, name: str, on: ObjectId) -> Change:
@@ -157,6 +163,8 @@ def test_changes_of_temporary_objects_end_with_their_session() -> None:
     ("mine", "theirs"),
     [
         pytest.param(table(40, "x"), table(50, "x"), id="one name"),
+        pytest.param(keyed(40, "x", "same"), keyed(50, "y", "same"), id="one name of keys"),
+        pytest.param(keyed(40, "x", "same"), table(50, "same"), id="one name of a key and of a table"),
         pytest.param(schema(40, "x"), schema(50, "x"), id="one name of schemas"),
         pytest.param(rename(T.id, "x"), table(50, "x"), id="a name given to another table"),
         pytest.param(add_column(T.id, "b"), add_column(T.id, "c"), id="one table"),
