@@ -14,7 +14,8 @@ class Key:
     """A constraint on columns, by their names. `number`: one of its own among the table's keys.
 
     `is_enforced`: False for NOT ENFORCED, and for keys of tables from before keys were enforced.
-    `nulls_distinct`: rows whose key contains a NULL differ from all others.
+    `nulls_distinct`: rows whose key contains a NULL differ from all others. `deferrable`: SET CONSTRAINTS chooses
+    whether a block is checked at the end of each statement or at COMMIT. `deferred`: at COMMIT if it does not.
     """
 
     number: int
@@ -24,6 +25,18 @@ class Key:
     is_enforced: bool = True
     nulls_distinct: bool = True
     comment: str | None = None
+    deferrable: bool = False
+    deferred: bool = False
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether no statement can see two rows with the same key."""
+        return self.is_enforced and not self.deferrable
+
+    @property
+    def deferral(self) -> str:
+        """The clause for `deferrable` and `deferred`, after a space; empty without them."""
+        return (" DEFERRABLE" if self.deferrable else "") + (" INITIALLY DEFERRED" if self.deferred else "")
 
     def stored(self) -> dict[str, object]:
         return {
@@ -34,6 +47,7 @@ class Key:
             "enforced": self.is_enforced,
             "nulls_distinct": self.nulls_distinct,
             **({} if self.comment is None else {"comment": self.comment}),
+            **({"deferred": self.deferred} if self.deferrable else {}),
         }
 
     @classmethod
@@ -46,6 +60,8 @@ class Key:
             stored["enforced"],
             stored["nulls_distinct"],
             stored.get("comment"),
+            "deferred" in stored,
+            stored.get("deferred", False),
         )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,8 @@ class EnforcedKey:
 
     `texts` and `types`: of the columns and expressions of the key. `layout`: of its key tables (`key_values.py`).
     `inputs`: the numbers of the table's columns that it depends on. `columns`: those of the key; None if one of its
-    parts is an expression. `computed`: None if it consists of columns and has no condition.
+    parts is an expression. `computed`: None if it consists of columns and has no condition. `deferrable` and
+    `deferred`: as in `Key`.
     """
 
     id: str
@@ -60,6 +61,8 @@ class EnforcedKey:
     inputs: frozenset[int]
     columns: tuple[int, ...] | None
     computed: ComputedKey | None = None
+    deferrable: bool = False
+    deferred: bool = False
 
 
 class Duplicate(Exception):
@@ -131,11 +134,11 @@ def enforced_keys(state: CatalogState, id: ObjectId) -> tuple[EnforcedKey, ...]:
     table = state.items.get(id)
     if not isinstance(table, Table):
         return ()
-    found = [
-        _enforced(table, f"{id} {key.number}", key.name, key.columns, key.nulls_distinct, key.is_primary)
-        for key in table.keys
-        if key.is_enforced
-    ]
+    found = []
+    for key in table.keys:
+        if key.is_enforced:
+            own = _enforced(table, f"{id} {key.number}", key.name, key.columns, key.nulls_distinct, key.is_primary)
+            found.append(replace(own, deferrable=key.deferrable, deferred=key.deferred) if key.deferrable else own)
     for index in state.indexes_on(id):
         if index.is_unique:
             found.append(_enforced_index(table, index))

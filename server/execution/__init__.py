@@ -12,8 +12,8 @@ row_rules.py     generated columns and CHECK of new rows; `second_digits`: times
 create_table_as.py  CREATE TABLE AS and SELECT INTO
 alter_table.py   ALTER TABLE, with `add_check` and `add_key`; `alter_domain`: ALTER DOMAIN that checks rows
 add_column.py    its action ADD COLUMN; `drop_column`, `set_column_type`; `altered_columns`: functions that they share
-lock_tables.py   LOCK TABLE
-maintenance.py   VACUUM, ANALYZE, REINDEX, REFRESH; `set_constraints`, `extensions`: others that only check names
+lock_tables.py   LOCK TABLE; `set_constraints`: SET CONSTRAINTS
+maintenance.py   VACUUM, ANALYZE, REINDEX, REFRESH; `extensions`: others that only check names
 drop_built_in.py DROP of kinds of object that users cannot create
 ddl/             CREATE, DROP, ALTER, COMMENT ON, holds, roles, privileges: a new catalog state for the committer
 subscribe.py     SUBSCRIBE: bounds, a reader of a feed, an envelope

@@ -1,57 +1,90 @@
-"""SET CONSTRAINTS: checks the names of constraints. It changes nothing.
+"""SET CONSTRAINTS: whether a block checks its deferrable keys at COMMIT or at the end of each statement.
 
-Keys and checks are not deferrable: each statement is checked when it is executed, and again at COMMIT. Foreign keys may
-be declared deferrable, but are not enforced.
+Checks and other keys are not deferrable: each statement is checked when it is executed, and again at COMMIT. Foreign
+keys may be declared deferrable, but are not enforced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from catalog.ids import ObjectId
 from catalog.objects.tables import Table
 from catalog.objects.types import Domain
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from server.coordinator.key_indexes import enforced_keys
 from server.execution.names import find_schema
 from server.session_state.context import Context
+from server.session_state.deferral import Deferral
+from server.session_state.key_checks import check_deferred
 from server.session_state.results import Result
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.statements.transactions import SetConstraints
 
-Constraints = dict[tuple[ObjectId, str], bool]
+
+@dataclass(slots=True)
+class _Constraints:
+    """The constraints of a schema that have one name: several tables can have constraints of a name."""
+
+    deferrable: bool = True
+    keys: list[str] = field(default_factory=list)
+    """The ids of those that are enforced keys."""
 
 
-def set_constraints(context: Context, statement: SetConstraints) -> Result:
-    """Executes SET CONSTRAINTS. PgError 42704 for an unknown name, 42809 for DEFERRED of what is not deferrable."""
-    if statement.names is not None:
-        constraints: Constraints = {}
-        for schema, name, is_deferrable in _constraints(context.state):
-            constraints[schema, name] = constraints.get((schema, name), True) and is_deferrable
+_Named = dict[tuple[ObjectId, str], _Constraints]
+
+
+async def set_constraints(context: Context, statement: SetConstraints) -> Result:
+    """Executes SET CONSTRAINTS.
+
+    PgError 42704 for an unknown name, 42809 for DEFERRED of what is not deferrable, 23505 for IMMEDIATE if two rows
+    have the same key.
+    """
+    transaction = context.transaction
+    if statement.names is None:
+        deferral = Deferral(statement.deferred)
+    else:
+        constraints = _constraints(context.state)
+        deferral = transaction.deferral
         for given in statement.names:
-            is_deferrable = _find(context, given, constraints)
-            if statement.deferred and not is_deferrable:
+            found = _find(context, given, constraints)
+            if statement.deferred and not found.deferrable:
                 message = f'constraint "{given.parts[-1]}" is not deferrable'
                 raise PgError(SqlState.WRONG_OBJECT_TYPE, message)
+            deferral = deferral.with_keys(found.keys, deferred=statement.deferred)
+    await check_deferred(context, deferral)
+    if transaction.explicit:
+        transaction.deferral = deferral
     return Result("SET CONSTRAINTS")
 
 
-def _constraints(state: CatalogState) -> Iterator[tuple[ObjectId, str, bool]]:
-    """Yields schema, name and whether it is deferrable. Several tables of a schema can have constraints of a name."""
+def _constraints(state: CatalogState) -> _Named:
+    found: _Named = {}
+
+    def add(schema: ObjectId, name: str, deferrable: bool) -> _Constraints:
+        same = found.setdefault((schema, name), _Constraints())
+        same.deferrable = same.deferrable and deferrable
+        return same
+
     for table in state.items_of(Table):
+        keys = {key.name: key for key in enforced_keys(state, table.id)}
         for key in table.keys:
-            yield table.schema_id, key.name, False
+            same = add(table.schema_id, key.name, key.deferrable)
+            if key.name in keys:
+                same.keys.append(keys[key.name].id)
         for check in table.checks:
-            yield table.schema_id, check.name, False
+            add(table.schema_id, check.name, False)
         for reference in table.foreign_keys:
-            yield table.schema_id, reference.name, reference.deferrable
+            add(table.schema_id, reference.name, reference.deferrable)
     for domain in state.items_of(Domain):
         for check in domain.checks:
-            yield domain.schema_id, check.name, False
+            add(domain.schema_id, check.name, False)
+    return found
 
 
-def _find(context: Context, name: Name, constraints: Constraints) -> bool:
-    """Whether the constraints of a name are deferrable: those of the first schema that has any. PgError 42704."""
+def _find(context: Context, name: Name, constraints: _Named) -> _Constraints:
+    """The constraints of a name: those of the first schema that has any. PgError 42704."""
     *qualifier, last = name.parts
     if qualifier:
         schemas = [find_schema(context, tuple(qualifier))]

@@ -61,7 +61,7 @@ def with_key(context: Context, select: object) -> tuple[Select, Table, tuple[int
     found = find_item(context, Name(parts, select.query.offset))
     if not isinstance(found, Table):
         return None
-    key = next((key for key in found.keys if key.is_primary and key.is_enforced), None)
+    key = next((key for key in found.keys if key.is_primary and key.is_immediate), None)
     if key is None:
         return None
     qualifier = source.alias or source.name

@@ -179,7 +179,7 @@ class Dispatcher:
             case s.SetConstraints(), _:
                 if not context.transaction.explicit:
                     context.notice(outside_block("SET CONSTRAINTS can only be used in transaction blocks"))
-                return set_constraints(context, statement)
+                return await set_constraints(context, statement)
             case s.Discard(), _:
                 return await self._discard(statement)
             case s.SetVariable(), _:

@@ -49,7 +49,7 @@ def indexes(visible: Visible) -> Iterator[Row]:
             yield row
         elif isinstance(item, Relation):
             for key in keys_of(item):
-                yield _index(
+                row = _index(
                     visible,
                     key.oid,
                     oids.oid_of(item.id),
@@ -60,6 +60,7 @@ def indexes(visible: Visible) -> Iterator[Row]:
                     key.nulls_distinct,
                     primary=key.primary,
                 )
+                yield {**row, "indimmediate": not key.deferrable}
 
 
 def _index(
@@ -140,6 +141,8 @@ def constraints(visible: Visible) -> Iterator[Row]:
                 key.oid,
                 key.name,
                 "p" if key.primary else "u",
+                condeferrable=key.deferrable,
+                condeferred=key.deferred,
                 convalidated=key.enforced,
                 conindid=key.oid,
                 conkey=list(key.columns),

@@ -13,7 +13,7 @@ from server.sql.index_keys import key_column
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A PRIMARY KEY or UNIQUE constraint and its index. `columns` are numbers from 1."""
+    """A PRIMARY KEY or UNIQUE constraint and its index. `columns` are numbers from 1. `deferral`: a clause."""
 
     oid: int
     name: str
@@ -21,6 +21,9 @@ class Key:
     primary: bool
     enforced: bool
     nulls_distinct: bool
+    deferrable: bool
+    deferred: bool
+    deferral: str
 
     @property
     def text(self) -> str:
@@ -41,6 +44,9 @@ def keys_of(table: Item) -> list[Key]:
             key.is_primary,
             key.is_enforced,
             key.nulls_distinct,
+            key.deferrable,
+            key.deferred,
+            key.deferral,
         )
         for key in table.keys
     ]

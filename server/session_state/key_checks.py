@@ -23,6 +23,7 @@ from server.coordinator.key_counts import FEW_KEYS, Changes, KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, OwnKeys, changes_in, first_duplicate, is_many, violation
 from server.coordinator.key_values import cheap_key_tables, key_tables, position_of, row_changes
 from server.coordinator.row_buffer import table_of
+from server.session_state.deferral import Deferral
 from server.session_state.session_state import SessionState
 
 
@@ -52,15 +53,18 @@ async def check_keys(
             changes = await asyncio.to_thread(changes_in, key.layout, values)
         else:
             changes = changes_in(key.layout, values)
-        base, version = _base(context, table.id, key)
         mine = own[key.id]
+        if context.transaction.defers(key):
+            checked.append((mine, changes, -1))
+            continue
+        base, version = _base(context, table.id, key)
         if many:
             code = await asyncio.to_thread(violation, base.snapshot(), mine.counts, changes)
         else:
             code = violation(base, mine.counts, changes)
         if code is not None:
             compared = []
-            for later in keys[at:]:
+            for later in [key for key in keys[at:] if not context.transaction.defers(key)]:
                 values = await key_tables(context.coordinator.engine, later, tables)
                 base, _ = _base(context, table.id, later)
                 compared.append(_Compared(later, base.snapshot(), own[later.id].counts.snapshot(), values))
@@ -70,6 +74,22 @@ async def check_keys(
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
+
+
+async def check_deferred(context: SessionState, deferral: Deferral) -> None:
+    """Compares the keys that the transaction defers and `deferral` does not, in all of its changes. PgError 23505."""
+    transaction, engine = context.transaction, context.coordinator.engine
+    for id in transaction.written:
+        table = context.state.items[id]
+        assert isinstance(table, Table)
+        for key in await load_keys(context, id):
+            if transaction.defers(key) and not deferral.includes(key):
+                values = await key_tables(engine, key, transaction.tables_of(id))
+                base, _ = _base(context, id, key)
+                found = await asyncio.to_thread(first_duplicate, key.layout, base.snapshot(), None, values)
+                if found is not None:
+                    number, position = found
+                    raise duplicate_key(context, table, key, values[number], position)
 
 
 class _Compared(NamedTuple):
@@ -165,7 +185,7 @@ def check_row_keys(context: SessionState, id: ObjectId, rows: Sequence[tuple[Any
     table: pa.Table | None = None
     for key in keys:
         found = _find_base(context, id, key)
-        if found is None or key.id not in own:
+        if found is None or key.id not in own or transaction.defers(key):
             return False
         base, version = found
         mine = own[key.id]

@@ -31,11 +31,12 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_counts import KeyCounts
-from server.coordinator.key_indexes import OwnKeys
+from server.coordinator.key_indexes import EnforcedKey, OwnKeys
 from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
 from server.coordinator.sequences import State
 from server.session_state.advisory_locks import Advisory
+from server.session_state.deferral import Deferral
 from server.session_state.listening import Pending
 from server.settings.session_settings import Settings
 from server.timeline.frontiers import FullHolder, Holder
@@ -86,6 +87,7 @@ class Savepoint:
     portals: int
     tables: dict[ObjectId, Table]
     altered: int
+    deferral: Deferral
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ class Transaction:
     """As in `Request`. A table without an entry was not written yet, or its changes of keys must be computed again."""
     new_keys: dict[str, KeyCounts] = field(default_factory=dict)
     """As in `Request`."""
+    deferral: Deferral = field(default_factory=Deferral)
+    """The effect of SET CONSTRAINTS."""
     arbiters: set[str] = field(default_factory=set)
     """The ids of the enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures."""
 
@@ -252,6 +256,10 @@ class Transaction:
                 raise PgError(
                     SqlState.INVALID_TRANSACTION_STATE, "this transaction can only execute a single statement"
                 )
+
+    def defers(self, key: EnforcedKey) -> bool:
+        """Whether the key is checked at COMMIT."""
+        return key.deferrable and self.deferral.includes(key)
 
     @property
     def written(self) -> set[ObjectId]:
@@ -450,6 +458,7 @@ class Transaction:
                 portals,
                 dict(self.tables),
                 len(self.altered),
+                self.deferral,
             )
         )
 
@@ -465,6 +474,7 @@ class Transaction:
         self.local, self.catalog = savepoint.local, savepoint.catalog
         self.history_starts = dict(savepoint.history_starts)
         self.tables = dict(savepoint.tables)
+        self.deferral = savepoint.deferral
         for before in reversed(self.altered[savepoint.altered :]):
             self._unconvert(before)
         del self.altered[savepoint.altered :]

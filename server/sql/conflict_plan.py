@@ -124,6 +124,16 @@ def arbiters(
     state: CatalogState, table: Table, conflict: OnConflict, parameters: StatementParameters
 ) -> frozenset[str]:
     """The names of the enforced keys that ON CONFLICT names; all of them if it names none. PgError."""
+    names = _arbiters(state, table, conflict, parameters)
+    if any(key.deferrable and key.name in names for key in table.keys):
+        message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters"
+        raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    return names
+
+
+def _arbiters(
+    state: CatalogState, table: Table, conflict: OnConflict, parameters: StatementParameters
+) -> frozenset[str]:
     constraints = {key.name: frozenset(key.columns) for key in table.keys if key.is_enforced}
     if conflict.constraint is not None:
         name = conflict.constraint.name

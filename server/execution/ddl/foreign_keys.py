@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from catalog.foreign_keys import FOREIGN_KEYS_MAX, ForeignKey
 from catalog.ids import ObjectId
+from catalog.keys import Key
 from catalog.objects.kinds import with_article
 from catalog.objects.namespaces import TEMPORARY, is_temporary
 from catalog.objects.tables import Table
@@ -84,9 +85,13 @@ def _foreign_key(context: Context, table: Table, reference: Reference) -> Foreig
     if len(set(others)) < len(others):
         message = "foreign key referenced-columns list must not contain duplicates"
         raise PgError(SqlState.INVALID_FOREIGN_KEY, message)
-    if reference.others and key_of_columns(state, referenced, others) is None:
+    relied = key_of_columns(state, referenced, others)
+    if reference.others and relied is None:
         message = f'there is no unique constraint matching given keys for referenced table "{referenced.name}"'
         raise PgError(SqlState.INVALID_FOREIGN_KEY, message)
+    if isinstance(relied, Key) and relied.deferrable:
+        message = f'cannot use a deferrable unique constraint for referenced table "{referenced.name}"'
+        raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message)
     if len(names) != len(others):
         message = "number of referencing and referenced columns for foreign key disagree"
         raise PgError(SqlState.INVALID_FOREIGN_KEY, message)

@@ -65,7 +65,8 @@ def with_keys(
         number = next((n for n in range(KEYS_MAX) if all(other.number != n for other in keys)), None)
         if number is None:
             raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, f"a table can have at most {KEYS_MAX} keys")
-        keys.append(Key(number, name, tuple(found), key.primary, not key.not_enforced, not key.nulls_not_distinct))
+        new = Key(number, name, tuple(found), key.primary, not key.not_enforced, not key.nulls_not_distinct)
+        keys.append(replace(new, deferrable=key.deferrable, deferred=key.deferred))
     required = {name for key in keys if key.is_primary for name in key.columns}
     columns = tuple(replace(c, nullable=False) if c.name in required and c.nullable else c for c in columns)
     return columns, tuple(sorted(keys, key=lambda key: not key.is_primary))

@@ -229,7 +229,7 @@ class Binder(Coercer):
 
     def declare_primary_key(self, table: Table, columns: Sequence[Column]) -> None:
         """Declares the enforced primary key of a table whose columns have these ids."""
-        key = next((key for key in table.keys if key.is_primary and key.is_enforced), None)
+        key = next((key for key in table.keys if key.is_primary and key.is_immediate), None)
         if key is not None:
             ids = frozenset(column.id for column in columns if column.name in key.columns)
             self.primary_keys.update((column.id, ids) for column in columns)

@@ -36,7 +36,7 @@ def _key(binder: Binder, tree: exp.Expr, scope: Scope) -> tuple[Table, list[Expr
     table = None if relation is None else binder.context.state.items.get(relation)
     if not isinstance(table, Table):
         return None
-    key = next((key for key in table.keys if key.is_primary and key.is_enforced), None)
+    key = next((key for key in table.keys if key.is_primary and key.is_immediate), None)
     columns = {entry.name: entry.expression for entry in entries}
     if key is None or not columns.keys() >= {*key.columns}:
         return None

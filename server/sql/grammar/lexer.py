@@ -161,7 +161,8 @@ def tokenize(text: str) -> list[Token]:
             value = _unicode(match[0][2:], escape, start + 2)
             tokens.append(Token(Kind.STRING if is_string else Kind.IDENT, value, start, position))
         elif group == "refused":
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "bit strings are not supported", position=start + 1)
+            message, hint = "bit strings are not supported", "Use bytea, or an integer with the operators & and |."
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=start + 1)
     tokens.append(Token(Kind.END, "", size, size))
     if len(tokens) > TARGETS_MAX:
         limits.check(tokens)

@@ -33,7 +33,6 @@ alter table t detach partition u
 alter table t add a int, rename to u
 alter table t alter constraint c deferrable
 alter table t add constraint c exclude using gist (a with =)
-alter table t add unique (a) deferrable
 alter table t add unique using index i
 alter table t add unique (a) include (b)
 alter table t add foreign key (a) references u match partial
@@ -49,7 +48,7 @@ create table t of u
 create table t (a int) with (oids)
 create table t (a int storage plain)
 create table t (a int compression lz4)
-create table t (a int unique deferrable)
+create table t (a int check (a > 0) deferrable)
 create table t (exclude using gist (a with &&))
 create table t (a text collate "de_DE")
 create table t (a int[][])

@@ -21,15 +21,17 @@ def parse_key(tokens: TokenReader, name: Ident | None, columns: tuple[Ident, ...
     nulls_not_distinct = not primary and parse_nulls_not_distinct(tokens)
     tokens.reject("a key with USING INDEX", "using", hint="Drop the index, and add the constraint with its columns.")
     names = tokens.in_parentheses(tokens.ident) if columns is None else columns
-    not_enforced = False
+    not_enforced = deferrable = deferred = False
     while True:
         if tokens.at_all("not", "enforced") or tokens.at("enforced"):
             not_enforced = tokens.take("not")
             tokens.expect("enforced")
-        elif not tokens.take("not", "deferrable") and not tokens.take("initially", "immediate"):
+        elif tokens.take("deferrable"):
+            deferrable = True
+        elif tokens.take("initially"):
+            deferred = tokens.choose("deferred", "immediate") == "deferred"
+        elif not tokens.take("not", "deferrable"):
             break
-    hint = "Omit it: a key is checked at the end of each statement, and again at COMMIT."
-    tokens.reject("a deferrable constraint", "deferrable", "initially", hint=hint)
     tokens.reject(
         "an indexed constraint",
         "using",
@@ -37,7 +39,7 @@ def parse_key(tokens: TokenReader, name: Ident | None, columns: tuple[Ident, ...
         "with",
         hint="Omit it: a key has no index with other columns. CREATE UNIQUE INDEX takes INCLUDE.",
     )
-    return Key(names, primary, name, position, not_enforced, nulls_not_distinct)
+    return Key(names, primary, name, position, not_enforced, nulls_not_distinct, deferrable or deferred, deferred)
 
 
 def parse_nulls_not_distinct(tokens: TokenReader) -> bool:

@@ -51,6 +51,8 @@ class Key:
     position: int
     not_enforced: bool = False
     nulls_not_distinct: bool = False
+    deferrable: bool = False
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
