@@ -20,7 +20,7 @@ from server.session_state.context import Context
 from server.sql.constant import Bindings, NotCheap
 from server.sql.functions.worker import scalar_values
 from server.sql.grammar.checkpoint import checkpoint
-from server.sql.row_rules import RowRules, Rule, violated
+from server.sql.row_rules import RowCondition, RowRules, Rule, violated
 
 
 async def check_rows(context: Context, table: Table, rules: RowRules, rows: pa.Table, given: Iterable[int]) -> None:
@@ -84,6 +84,15 @@ def _first_violation_of_few(rules: RowRules, rows: pa.Table) -> tuple[int, Rule]
         if (rule := violated(conditions, Bindings(), row)) is not None:
             return number, rule
     return None
+
+
+async def met(context: Context, condition: RowCondition, rows: pa.Table) -> pa.Array:
+    """Whether each of the rows, whose columns are c0, c1, ..., meets a condition. Never NULL."""
+    results = await computed_columns(context, condition.columns, [condition.expression], rows, context.bindings())
+    (holds,) = results.columns
+    if isinstance(holds, pa.ChunkedArray):
+        holds = pa.concat_arrays(holds.chunks) if holds.num_chunks else pa.array([], pa.bool_())
+    return pc.fill_null(holds, False)
 
 
 async def with_generated(context: Context, rules: RowRules, rows: pa.Table) -> pa.Table:

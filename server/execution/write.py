@@ -34,7 +34,7 @@ from server.execution.ddl.define import change_catalog
 from server.execution.ddl.sequences import restarted
 from server.execution.insert_on_conflict import insert_on_conflict
 from server.execution.planning import default_values
-from server.execution.row_rules import check_rows, first_violation, with_generated
+from server.execution.row_rules import check_rows, first_violation, met, with_generated
 from server.execution.second_digits import rounded_seconds
 from server.execution.select import (
     RepeatedRow,
@@ -59,8 +59,9 @@ from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
 from server.sql.grammar.statements.merges import MergeAction
+from server.sql.grammar.statements.parts import Expr
 from server.sql.plan import QueryPlan
-from server.sql.row_rules import rules_of, violated
+from server.sql.row_rules import RowCondition, copy_condition, rules_of, violated
 from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_defaults
 
 RETRIES_MAX = 10
@@ -365,6 +366,7 @@ class CopyIn:
         positions: tuple[int, ...],
         defaults: RepeatedRow | None,
         decoder: CopyDecoder,
+        condition: RowCondition | None,
     ) -> None:
         """`positions`: table column numbers of the input's columns. `defaults`: those of the other columns, if any."""
         self._defaults = defaults
@@ -375,10 +377,12 @@ class CopyIn:
         self._decoder = decoder
         self._batches: list[pa.RecordBatch] = []
         self._rules = rules_of(table, context.plan_context())
+        self._condition = condition
+        self._met: list[pa.BooleanArray] = []  # whether rows meet the condition, in the order of the data
         self._unchecked: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
-        self._added = 0  # the number of rows that are checked
+        self._added = 0  # the number of rows that meet the condition and are checked
         self._payloads: list[Payload] = []
 
     @property
@@ -397,7 +401,7 @@ class CopyIn:
         if self._batches:
             rows.append(pa.Table.from_batches(self._batches))
         if rows:
-            await check_keys(self._context, self._table, rows, located=partial(self._decoder.located, shows_text=False))
+            await check_keys(self._context, self._table, rows, located=partial(self._located, shows_text=False))
         if self._batches:
             await self._context.add_changes(self._table, [pa.Table.from_batches(self._batches)])
         check_table_unaltered(self._context, self._table)
@@ -405,7 +409,7 @@ class CopyIn:
             self._context.transaction.writes_to(self._table)
             self._context.transaction.payloads.append((self._table.id, payload))
         self._payloads = []
-        return Result(f"COPY {self._rows}")
+        return Result(f"COPY {self._added}")
 
     async def _decode(self, added: int, decode: Callable[..., list[pa.RecordBatch]], *data: bytes) -> None:
         if self._decoder.gathered + added > DECODED_BYTES_MAX:
@@ -421,7 +425,7 @@ class CopyIn:
         for batch in batches:
             rows = await self._complete(batch)
             self._rows += rows.num_rows
-            if self._rules is None:
+            if self._rules is None and self._condition is None:
                 self._add(rows)
             else:
                 self._unchecked.append(rows)
@@ -433,17 +437,21 @@ class CopyIn:
             self._payloads.append(await asyncio.to_thread(log.prepare_stream, batches[0].schema, batches, layout))
 
     async def _check(self) -> None:
-        """Computes the generated columns of the unchecked rows, and checks and adds these rows."""
-        if self._rules is None or not self._unchecked:
+        """Adds the unchecked rows that meet the condition, with generated columns, and checks them."""
+        if not self._unchecked:
             return
         rows, self._unchecked = pa.Table.from_batches(self._unchecked), []
-        rows = await with_generated(self._context, self._rules, rows)
-        null = first_null(self._table, rows)
-        before = rows if null is None else rows.slice(0, null[0])
-        if (violated := await first_violation(self._context, self._rules, before)) is not None:
-            number, rule = violated
-            error = check_violation(self._context, self._table, rule, rows.slice(number, 1), self._positions)
-            raise self._decoder.located(error, self._added + number, shows_text=True)
+        if self._condition is not None:
+            self._met.append(await met(self._context, self._condition, rows))
+            rows = rows.filter(self._met[-1])
+        if self._rules is not None:
+            rows = await with_generated(self._context, self._rules, rows)
+            null = first_null(self._table, rows)
+            before = rows if null is None else rows.slice(0, null[0])
+            if (violated := await first_violation(self._context, self._rules, before)) is not None:
+                number, rule = violated
+                error = check_violation(self._context, self._table, rule, rows.slice(number, 1), self._positions)
+                raise self._located(error, self._added + number, shows_text=True)
         for batch in rows.combine_chunks().to_batches():
             self._add(batch)
 
@@ -451,10 +459,21 @@ class CopyIn:
         table = pa.Table.from_batches([rows])
         if (null := first_null(self._table, table)) is not None:
             error = null_violation(self._context, self._table, table, null, self._positions)
-            raise self._decoder.located(error, self._added + null[0], shows_text=True)
+            raise self._located(error, self._added + null[0], shows_text=True)
         self._batches.append(rows)
         self._bytes += rows.nbytes
         self._added += rows.num_rows
+
+    def _located(self, error: PgError, number: int, *, shows_text: bool) -> PgError:
+        """As `CopyDecoder.located`, by the number of an added row."""
+        omitted = 0
+        for each in self._met:
+            if number < each.true_count:
+                number = int(np.flatnonzero(each.to_numpy(zero_copy_only=False))[number])
+                break
+            number -= each.true_count
+            omitted += len(each)
+        return self._decoder.located(error, omitted + number, shows_text=shows_text)
 
     async def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in order. Columns that are not copied contain their defaults."""
@@ -485,12 +504,16 @@ class CopyIn:
         return pa.concat_arrays([values, defaults]).take(pa.array(places))
 
 
-async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
+async def copy_from(
+    context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder, condition: Expr | None
+) -> CopyIn:
     """Begins COPY table FROM STDIN. PgError 42501 if the role lacks INSERT."""
     privileges.require_columns(context.state, context.role, table.id, Privilege.INSERT, positions)
     await context.enter(Mode.WRITE, "COPY FROM")
     others = frozenset(range(len(table.columns))).difference(positions)
-    return CopyIn(context, table, positions, await _defaults(context, table, others) if others else None, decoder)
+    chosen = None if condition is None else copy_condition(context.plan_context(), table, condition)
+    defaults = await _defaults(context, table, others) if others else None
+    return CopyIn(context, table, positions, defaults, decoder, chosen)
 
 
 async def _defaults(context: Context, table: Table, numbers: frozenset[int]) -> RepeatedRow:

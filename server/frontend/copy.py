@@ -138,6 +138,7 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
             checkpoint=checkpoint,
             defaulted=frozenset(n for n, i in enumerate(positions) if table.columns[i].effective_default is not None),
         ),
+        statement.condition,
     )
     format = 1 if options.is_binary else 0
     sender.connection.send(CopyInResponse(format, (format,) * len(positions)))

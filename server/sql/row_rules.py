@@ -67,6 +67,39 @@ class RowRules:
         return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class RowCondition:
+    """The WHERE of COPY, over the columns of a table. Rows for which it is not true are omitted."""
+
+    columns: tuple[Column, ...]
+    expression: Expression
+
+
+def copy_condition(context: PlanContext, table: Table, condition: Expr) -> RowCondition:
+    """Binds the WHERE of COPY. PgError if it is not allowed."""
+    binder = Binder(context, None, text=condition.text, offset=condition.offset)
+    columns = row_columns(binder, table.columns)
+    if (query := condition.tree.find(exp.Query)) is not None:
+        message = "cannot use subquery in COPY FROM WHERE condition"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(query))
+    scope = replace(_scope(table.name, columns), clause="COPY FROM WHERE conditions")
+    bound = binder.condition(condition.tree, scope, "WHERE")
+    used = {column.id for column in free_columns(bound)}
+    for column, found in zip(columns, table.columns, strict=True):
+        if found.generated and column.id in used:
+            raise PgError(
+                SqlState.INVALID_COLUMN_REFERENCE,
+                "generated columns are not supported in COPY FROM WHERE conditions",
+                detail=f'Column "{found.name}" is a generated column.',
+            )
+    for node in walk(bound):
+        if isinstance(node, Volatile):
+            message = f"{node.name}() is not supported in COPY FROM WHERE conditions"
+            hint = "COPY into a temporary table, and INSERT ... SELECT the wanted rows from it."
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
+    return RowCondition(columns, bound)
+
+
 def rules_of(table: Table, context: PlanContext) -> RowRules | None:
     """The rules for the rows of a table; None if it has none."""
     if not table.checks and not any(column.generated or column.domain for column in table.columns):

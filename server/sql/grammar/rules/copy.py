@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import RESERVED_WORDS, Kind
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.queries import refuse_into
@@ -34,13 +35,12 @@ def parse_copy(tokens: TokenReader, parse_statement: Rule) -> CopyFrom | CopyTo:
     direction = tokens.choose("from", "to")
     options = binary + _parse_options(tokens, direction)
     if direction == "to":
+        if tokens.at("where"):
+            position = tokens.token.start + 1
+            raise PgError(SqlState.SYNTAX_ERROR, "WHERE clause not allowed with COPY TO", position=position)
         return CopyTo(*tokens.text_from(start), CopyRelation(relation, columns), options)
-    tokens.reject(
-        "COPY FROM ... WHERE",
-        "where",
-        hint="COPY into a temporary table, and INSERT ... SELECT the wanted rows from it.",
-    )
-    return CopyFrom(*tokens.text_from(start), relation, columns, options)
+    condition = tokens.expression() if tokens.take("where") else None
+    return CopyFrom(*tokens.text_from(start), relation, columns, options, condition)
 
 
 def _parse_options(tokens: TokenReader, direction: str) -> Options:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from server.sql.grammar.statements.merges import Merge
-from server.sql.grammar.statements.parts import Ident, Name, Options, Parsed
+from server.sql.grammar.statements.parts import Expr, Ident, Name, Options, Parsed
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.subscribe import Subscribe
 from server.sql.grammar.statements.with_writes import WithWrites
@@ -14,11 +14,12 @@ from server.sql.grammar.statements.writes import Delete, Insert, Update
 
 @dataclass(frozen=True, slots=True)
 class CopyFrom(Parsed):
-    """COPY table (columns) FROM STDIN. Options in PostgreSQL's old syntax are converted to those of the new syntax."""
+    """COPY table (columns) FROM STDIN WHERE condition. Options in the old syntax are converted to the new one."""
 
     table: Name
     columns: tuple[Ident, ...]
     options: Options
+    condition: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
