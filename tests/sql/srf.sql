@@ -207,3 +207,11 @@ SELECT d.id, (jsonb_populate_record(NULL::depts, jb)).* FROM docs d WHERE id IN 
 SELECT jsonb_populate_record(NULL::depts, jb) IS NULL, (jsonb_populate_record(NULL::depts, jb)).id FROM docs WHERE id IN (1, 4);
 SELECT d.id, p.id, p.name FROM (SELECT * FROM docs WHERE id IN (1, 2)) d, jsonb_populate_record(NULL::depts, d.jb) p ORDER BY 1;
 SELECT p.name FROM people p, json_populate_record(NULL::people, row_to_json(p)) q WHERE q = p ORDER BY p.id;
+-- Functions of special syntax in FROM.
+SELECT current_date - d FROM current_date d;
+SELECT * FROM cast(1 AS int);
+SELECT * FROM extract(year FROM date '2020-01-01') AS y, trim(' x ') WITH ORDINALITY;
+SELECT "substring", p FROM substring('abc' FROM 2), position('a' IN 'ba') p;
+SELECT count(*) FROM people p, LATERAL (SELECT * FROM overlay(p.name PLACING 'x' FROM 1)) o WHERE o."overlay" LIKE 'x%';
+SELECT u = current_user, (SELECT count(*) FROM localtime, session_user) FROM current_user u;
+SELECT * FROM "current_date";

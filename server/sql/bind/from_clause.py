@@ -10,7 +10,7 @@ from server.sql.bind.from_item import FromItem, aliased, column_aliases
 from server.sql.bind.joins import crossed, joined
 from server.sql.bind.samples import sampled
 from server.sql.bind.shapes import real_names, tables_of
-from server.sql.bind.table_functions import functions_in_from
+from server.sql.bind.table_functions import functions_in_from, special_call
 from server.sql.bind.tables import named_relation
 from server.sql.bind.values import written_values
 from server.sql.grammar.checkpoint import checkpoint
@@ -81,6 +81,8 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
         case exp.Values() | exp.Table(this=exp.Values()):
             rows = tree if isinstance(tree, exp.Values) else tree.this
             relation, default = written_values(binder, rows, alone(outer), False), ""
+        case exp.Table() if (call := special_call(tree)) is not None:
+            return functions_in_from(binder, [call], tree, seeing)
         case exp.Table():
             relation, default = named_relation(binder, tree, outer), tree.name
             if tree.args.get("sample"):

@@ -47,7 +47,7 @@ SESSION_FUNCTIONS: dict[str, PgType] = {
     "mz_now": MZ_TIMESTAMP,
 }
 """Session functions without arguments; `constant.session_value` computes them."""
-_SESSION_NAMES: dict[type[exp.Expr], str] = {
+SESSION_NAMES: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
     exp.CurrentTimestamp: "current_timestamp",
     exp.Localtimestamp: "localtimestamp",
@@ -61,7 +61,7 @@ _SESSION_NAMES: dict[type[exp.Expr], str] = {
 }
 
 
-@form(*_SESSION_NAMES)
+@form(*SESSION_NAMES)
 def session_word(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
     """current_date and the other functions that are called without parentheses."""
     return session_value(binder, session_name(tree), tree)
@@ -153,4 +153,4 @@ def privilege_function(
 
 def session_name(tree: exp.Expr) -> str:
     """The function that a keyword calls."""
-    return _SESSION_NAMES[type(tree)]
+    return SESSION_NAMES[type(tree)]

@@ -14,6 +14,8 @@ from server.sql.bind.binder import Binder
 from server.sql.bind.calls import set_array
 from server.sql.bind.from_item import FromItem, alias_columns, check_width, column_aliases
 from server.sql.bind.json_records import RECORD_FUNCTIONS, json_records
+from server.sql.bind.output_names import output_name
+from server.sql.bind.session import SESSION_NAMES
 from server.sql.bind.shapes import function_name, unparenthesised
 from server.sql.coerce import INT8_MAX
 from server.sql.expressions import Column, ColumnRef, Expression, Literal, walk
@@ -24,11 +26,24 @@ from server.sql.relations import Project, Relation, Series, Unnest, Values
 from server.sql.scope import Entry, Scope
 from server.sql.waiting import WAITING
 
+_WORDS = {name: function for function, name in SESSION_NAMES.items()}
+
 # What to do instead of RisingWave's functions of a table, its column and intervals.
 _WINDOWS = {
     "hop": "Join the table with generate_series(), and subtract multiples of the step from date_bin().",
     "tumble": "GROUP BY date_bin(size, column, origin) makes windows of this size.",
 }
+
+
+def special_call(tree: exp.Table) -> exp.Expr | None:
+    """The function of special syntax that an item of FROM is, such as current_date or CAST(...). None of others."""
+    match tree.this:
+        case exp.Identifier(quoted=False) as word if not tree.args.get("db"):
+            function = _WORDS.get(word.name)
+            return None if function is None else function()
+        case exp.Func() as call:
+            return call
+    return None
 
 
 def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr, scope: Scope) -> FromItem:
@@ -86,7 +101,7 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
 
 def _effect(binder: Binder, tree: exp.Expr, scope: Scope) -> Relation | None:
     """The row of a function that waits, or has another effect than its result, such as pg_sleep(). None of others."""
-    if isinstance(tree, exp.Unnest) or function_name(tree) not in {*WAITING, "setseed"}:
+    if not isinstance(tree, exp.Anonymous) or function_name(tree) not in {*WAITING, "setseed"}:
         return None
     value = binder.expression(tree, scope)
     return Project(Values((), ((),)), (binder.new_column(function_name(tree), value),), (value,))
@@ -102,7 +117,7 @@ def _element(binder: Binder, name: str, array: Expression) -> Column:
 
 def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> list[tuple[str, Expression]]:
     """The columns of a function's result: names, and values as arrays."""
-    name = "unnest" if isinstance(tree, exp.Unnest) else function_name(tree)
+    name = _called(tree)
     if name == "unnest":
         arrays = [binder.expression(a, scope) for a in tree.expressions]
         for array in arrays:
@@ -168,7 +183,7 @@ def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope, field: str 
 
 def _series(binder: Binder, tree: exp.Expr, scope: Scope) -> Series | None:
     """generate_series of integers that do not depend on rows: Spark generates them without an array. Else None."""
-    if isinstance(tree, exp.Unnest) or function_name(tree) != "generate_series":
+    if not isinstance(tree, exp.Anonymous) or function_name(tree) != "generate_series":
         return None
     if not all(isinstance(unparenthesised(a), (exp.Literal, exp.Neg, exp.Parameter)) for a in tree.expressions):
         return None
@@ -187,4 +202,4 @@ def _series(binder: Binder, tree: exp.Expr, scope: Scope) -> Series | None:
 
 def _called(tree: exp.Expr) -> str:
     """The name of a function in FROM."""
-    return function_name(tree) if isinstance(tree, exp.Anonymous) else "unnest"
+    return "unnest" if isinstance(tree, exp.Unnest) else output_name(tree)
