@@ -117,3 +117,8 @@ SELECT U&'a' UESCAPE '+';
 SELECT U&'a' UESCAPE 1;
 SELECT U&'a' UESCAPE;
 SELECT u&4 FROM (SELECT 5 AS u) x;
+SELECT values.id, values FROM (SELECT 1 AS id) AS values;
+WITH values AS (SELECT 2 AS id) SELECT values.id FROM values JOIN people ON people.id = values.id;
+SELECT * FROM values;
+SELECT * FROM (VALUES 1) v;
+VALUES 1;
