@@ -19,6 +19,7 @@ from protocol.columnar.buffers import fixed_values, offsets_of, starts_of, strin
 from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.network import sent_column
 from protocol.pgwire.text_columns import INTERVAL
 from protocol.pgwire.types import PgType
 
@@ -44,6 +45,8 @@ def varying_column(type: PgType) -> VaryingColumn:
         return partial(_arrays, type.element)
     if type.name == "numeric":
         return partial(_numerics, type.scale or 0, type.hides_zeros)
+    if type.name in ("inet", "cidr"):
+        return partial(sent_column, is_cidr=type.name == "cidr")
     if type.enum is not None:
         enum = type.enum
         return lambda column: _bytes(enum.label_column(column))

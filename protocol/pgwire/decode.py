@@ -29,6 +29,7 @@ from protocol.pgwire.datetime_output import (
 )
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
+from protocol.pgwire.network import parsed_column
 from protocol.pgwire.scalars import column_of, parse_binary, parse_text
 from protocol.pgwire.timezones import SECOND_US, local_offset, offsets_at, zone
 from protocol.pgwire.types import PgType
@@ -307,6 +308,8 @@ _FAST: dict[str, Callable[[PgType, pa.Array, str], pa.Array | None]] = {
     "timestamptz": _or_infinite(INFINITE_TIMESTAMPS, _timestamptzs),
     "uuid": _uuids,
     "bytea": _byteas,
+    "inet": lambda type, strings, timezone: parsed_column(strings, is_cidr=False),
+    "cidr": lambda type, strings, timezone: parsed_column(strings, is_cidr=True),
 }
 
 # ---- binary, fixed width: None if a value has another width or is out of range

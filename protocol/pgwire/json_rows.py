@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from protocol.columnar.buffers import joined, offsets_of, string_parts, validity
 from protocol.pgwire.encode import body_of, in_chunks
 from protocol.pgwire.text_columns import DEFAULT_STYLE, Escapes, OutputStyle, TextColumn, plain_column, text_column
-from protocol.pgwire.types import INT2VECTOR, OIDVECTOR, PgType
+from protocol.pgwire.types import INT2VECTOR, NETWORK_TYPES, OIDVECTOR, PgType
 
 _STRING = pa.string()
 _NULL_TEXT = pc.JoinOptions("replace", "null")
@@ -35,9 +35,9 @@ _QUOTE, _COMMA, _OPEN, _CLOSE = pa.scalar('"'), pa.scalar(","), pa.scalar("["), 
 _ROW_END = pa.scalar("],")
 _NUMBERS = frozenset({"int2", "int4", "oid"})
 _FLOATS = frozenset({"float4", "float8"})
-_NEVER_ESCAPED = frozenset(
-    {"int8", "numeric", "uuid", "date", "time", "timestamp", "timestamptz", "interval", "mz_timestamp"}
-)
+_NEVER_ESCAPED = NETWORK_TYPES | {
+    *("int8", "numeric", "uuid", "date", "time", "timestamp", "timestamptz", "interval", "mz_timestamp")
+}
 _LETTERS = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _ESCAPES = Escapes(("".join(_LETTERS) + '"\\').encode(), "\\", _LETTERS)
 

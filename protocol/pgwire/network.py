@@ -64,6 +64,11 @@ class Address(NamedTuple):
         )
 
 
+def network_of(address: Address) -> Address:
+    """The network of an address: the address without the bits after the mask."""
+    return address._replace(number=address.network)
+
+
 def stored(address: Address) -> bytes:
     """The form in which an inet or cidr is stored."""
     size = _SIZES[address.family]
@@ -349,9 +354,33 @@ def widened(data: bytes) -> bytes:
     return data if len(data) == 8 else data[:3] + b"\xff\xfe" + data[3:]
 
 
+def narrowed(data: bytes) -> bytes:
+    """The macaddr of a macaddr8. PgError 22003 if it is not that of one."""
+    if data[3:5] != b"\xff\xfe":
+        raise PgError(
+            SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
+            "macaddr8 data out of range to convert to macaddr",
+            hint="Only addresses that have FF and FE as values in the 4th and 5th bytes from the left, for example "
+            "xx:xx:xx:ff:fe:xx:xx:xx, are eligible to be converted from macaddr8 to macaddr.",
+        )
+    return data[:3] + data[5:]
+
+
 def mac_text(value: bytes) -> str:
     """The text of a macaddr or macaddr8."""
     return value.hex(":")
+
+
+def received_mac(data: bytes, size: int) -> bytes:
+    """macaddr_recv() and macaddr8_recv(): `size` bytes; a macaddr8 may also have the 6 of a macaddr."""
+    if len(data) < 6:
+        raise too_short()
+    wanted = 6 if len(data) == 6 else size
+    if len(data) < wanted:
+        raise too_short()
+    if len(data) > wanted:
+        raise _invalid("incorrect binary data format")
+    return data if size == 6 else widened(data)
 
 
 # ---- columns

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from protocol.pgwire import datetime_input, interval_input
+from protocol.pgwire import datetime_input, interval_input, network
 from protocol.pgwire.datetime_output import DATE_INFINITY, DAY_US, INFINITY
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
@@ -441,6 +441,10 @@ _TEXT: dict[str, Callable[[PgType, str], Any]] = {
     "unknown": _string,
     "bytea": _bytea,
     "uuid": _uuid,
+    "inet": lambda type, text: network.parse_inet(text),
+    "cidr": lambda type, text: network.parse_cidr(text),
+    "macaddr": lambda type, text: network.parse_macaddr(text),
+    "macaddr8": lambda type, text: network.parse_macaddr8(text),
     "json": lambda type, text: parse_json(text),
     "jsonb": lambda type, text: parse_jsonb(text),
     "date": lambda type, text: datetime_input.parse_date(text),
@@ -485,6 +489,10 @@ def _receive(type: PgType, reader: _Binary) -> Any:
         return _receive_numeric(type, reader)
     if name == "bytea":
         return reader.rest()
+    if name in ("inet", "cidr"):
+        return network.received(reader.rest(), is_cidr=name == "cidr")
+    if name in ("macaddr", "macaddr8"):
+        return network.received_mac(reader.rest(), type.size)
     if name == "uuid":
         return _dashed(reader.take(16).hex())
     if name == "date":

@@ -42,8 +42,9 @@ from protocol.pgwire.datetime_output import (
     timestamp_text,
 )
 from protocol.pgwire.floats import float4_column, float8_column
+from protocol.pgwire.network import cidr_texts, inet_texts, mac_texts
 from protocol.pgwire.timezones import SECOND_US, Int64s, abbreviations_at, offset_text, offsets_at, zone
-from protocol.pgwire.types import INT2VECTOR, OIDVECTOR, PgType
+from protocol.pgwire.types import INT2VECTOR, NETWORK_TYPES, OIDVECTOR, PgType
 
 TextColumn = Callable[[pa.Array], pa.Array]
 
@@ -418,7 +419,7 @@ def _bytea_escape(array: pa.Array) -> pa.Array:
     return string_array(ends[offsets - offsets[0]], wider, array)
 
 
-_NEVER_QUOTED = frozenset({"bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "uuid", "time"})
+_NEVER_QUOTED = NETWORK_TYPES | {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "uuid", "time"}
 _ELEMENT_NEEDS_QUOTES = r'["\\{},\s\x0b]|^$|^(?i:null)$'
 _ELEMENT_ESCAPES = Escapes(b'"\\', "\\")
 
@@ -453,4 +454,8 @@ _TEXT_OF: dict[str, TextColumn] = {
     "date": _date_text,
     "time": _time_text,
     "timestamp": _timestamp_text,
+    "inet": inet_texts,
+    "cidr": cidr_texts,
+    "macaddr": mac_texts,
+    "macaddr8": mac_texts,
 }

@@ -12,6 +12,7 @@ Representation of values in Arrow, and as Python scalars for single values (para
 | text, varchar, bpchar    | string                  | str                                             |
 | json, jsonb, uuid        | string                  | str (uuid in canonical form)                    |
 | bytea                    | binary                  | bytes                                           |
+| inet, cidr, macaddr(8)   | binary                  | bytes, as `network` has them                    |
 | date                     | date32                  | int, days since 1970-01-01                      |
 | time                     | time64[us]              | int, microseconds since midnight                |
 | timestamp                | timestamp[us]           | int, microseconds since 1970-01-01              |
@@ -44,6 +45,7 @@ BARE_NUMERIC_SCALE = 18
 NUMERIC_PRECISION_MAX = 38
 INTERVAL_FULL_RANGE = 0x7FFF  # of the modifier of interval(n): any fields
 SECOND_DIGITS_MAX = 6
+NETWORK_TYPES = frozenset(("inet", "cidr", "macaddr", "macaddr8"))
 VARHDRSZ = 4  # PostgreSQL adds the size of a varlena header to the modifiers of varchar, bpchar and numeric
 
 
@@ -131,8 +133,8 @@ class PgType:
 
     @property
     def representation(self) -> str:
-        """The name of the built-in type as which values are stored and computed: text for an enumerated type."""
-        return "text" if self.enum is not None else self.name
+        """The name of the built-in type as which values are stored and computed."""
+        return "text" if self.enum is not None else "bytea" if self.name in NETWORK_TYPES else self.name
 
     @property
     def typmod(self) -> int:
@@ -173,9 +175,13 @@ _SCALARS: dict[str, tuple[int, int]] = {
     "int4": (23, 4),
     "text": (25, -1),
     "json": (114, -1),
+    "cidr": (650, -1),
     "float4": (700, 4),
     "float8": (701, 8),
     "unknown": (705, -2),
+    "macaddr8": (774, 8),
+    "macaddr": (829, 6),
+    "inet": (869, -1),
     "bpchar": (1042, -1),
     "varchar": (1043, -1),
     "date": (1082, 4),
@@ -206,6 +212,10 @@ _ARRAY_OIDS: dict[str, int] = {
     "interval": 1187,
     "numeric": 1231,
     "uuid": 2951,
+    "inet": 1041,
+    "cidr": 651,
+    "macaddr": 1040,
+    "macaddr8": 775,
     "jsonb": 3807,
     "record": 2287,
     "oid": 1028,
@@ -266,7 +276,7 @@ RECORD_ARRAY = array_of(RECORD)
 OID, NAME, CHAR = PgType("oid", 26, 4), PgType("name", 19, 64), PgType('"char"', 18, 1)
 INT2VECTOR = PgType("int2vector", 22, -1, element=INT2)  # printed with spaces between the numbers, without brackets
 OIDVECTOR = PgType("oidvector", 30, -1, element=OID)
-NUMERIC, UUID, JSONB = (scalar(n) for n in ("numeric", "uuid", "jsonb"))
+NUMERIC, UUID, JSONB, INET = (scalar(n) for n in ("numeric", "uuid", "jsonb", "inet"))
 MZ_TIMESTAMP = replace(NUMERIC, scale=0)
 
 SCALAR_TYPES: tuple[PgType, ...] = tuple(scalar(n) for n in _SCALARS if n != "unknown")

@@ -24,6 +24,7 @@ from protocol.pgwire.datetime_output import INFINITE_TIMESTAMPS, INFINITY, inter
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.interval_input import interval_of
 from protocol.pgwire.json_values import loaded_jsonb
+from protocol.pgwire.network import address_of, full_text, narrowed, network_of, stored, widened
 from protocol.pgwire.scalars import fitted_numeric, format_text, parse_text, too_many_digits
 from protocol.pgwire.text_columns import OutputStyle
 from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, offset_at, offset_text, zone
@@ -161,6 +162,12 @@ def _time_of_instant(source: PgType) -> str:
     return f"time_from_micros(pmod({micros}, 86400000000L))"
 
 
+_NETWORK = "concat(substring({0}, 1, octet_length({0}) DIV 2 + 1), substring({0}, 2, octet_length({0}) DIV 2 - 1))"
+_WIDENED = "concat(substring({0}, 1, 3), X'FFFE', substring({0}, 4, 3))"
+_NARROWED = (
+    "IF(substring({0}, 4, 2) <> X'FFFE', raise_error('22003:macaddr8 data out of range to convert to macaddr'), "
+    "concat(substring({0}, 1, 3), substring({0}, 6, 3)))"
+)
 _I, _A, _E = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 _TABLE: dict[tuple[str, str], CastRule] = {
     ("int2", "int4"): CastRule(_I, _same, _CAST),
@@ -220,6 +227,10 @@ _TABLE: dict[tuple[str, str], CastRule] = {
         for name in ("bool", "numeric", "float4", "float8", *_INTEGERS)
     },
     ("jsonb", "json"): CastRule(_A, _same, "{0}"),
+    ("cidr", "inet"): CastRule(_I, _same, "{0}"),
+    ("inet", "cidr"): CastRule(_A, lambda value, target: stored(network_of(address_of(value))), _NETWORK),
+    ("macaddr", "macaddr8"): CastRule(_I, lambda value, target: widened(value), _WIDENED),
+    ("macaddr8", "macaddr"): CastRule(_I, lambda value, target: narrowed(value), _NARROWED),
 }
 # Spark prints years after 9999 and years BC in a different format than PostgreSQL
 _DATE_TEXT = (
@@ -255,6 +266,8 @@ def _text_of(source: PgType) -> Callable[[Any, PgType], Any]:
         return lambda value, target: "true" if value else "false"
     if source.name == "bpchar":
         return lambda value, target: value.rstrip(" ")
+    if source.name in ("inet", "cidr"):
+        return lambda value, target: full_text(address_of(value))
     return lambda value, target: text_form(source, value)
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, INT8, TEXT, TIMESTAMPTZ, PgType
+from protocol.pgwire.types import INT4, INT8, NETWORK_TYPES, TEXT, TIMESTAMPTZ, PgType
 from server.sql.casts import find_cast, modify, pads_far
 from server.sql.expressions import (
     Array,
@@ -182,7 +182,7 @@ BATCH_ROWS = 4_096
 
 _FIXED_SIZE = frozenset(
     (*("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "oid", "mz_timestamp"),
-     *("date", "time", "timestamp", "timestamptz", "interval", "uuid"))
+     *("date", "time", "timestamp", "timestamptz", "interval", "uuid", *NETWORK_TYPES))
 )  # fmt: skip
 _EXPENSIVE = frozenset(("^", "power", "pow", "exp", "ln", "log", "log10", "sqrt", "factorial", "gcd", "lcm"))
 _LINEAR = frozenset(

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog.ids import ObjectId
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import NETWORK_TYPES, PgType
 from server.sql.constant import Bindings
 from server.sql.expressions import (
     Array,
@@ -50,7 +50,7 @@ FEW_ROWS = 8  # so many rows are compared faster in Python than by Arrow
 SLICES_MAX = 16  # so few rows are selected faster one by one than with a mask
 
 _EXACT_IN_PYTHON = frozenset(type.id for type in (pa.int16(), pa.int32(), pa.int64(), pa.string()))
-_SAME = frozenset(("bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "numeric"))
+_SAME = NETWORK_TYPES | {"bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "numeric"}
 _TEXTS = frozenset(("text", "varchar"))
 _FLOATS = frozenset(("float4", "float8"))
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
@@ -65,7 +65,7 @@ class KeyCondition:
     """The condition that a column is equal to one of `values`, or to an element of one that is an array.
 
     `column`: the column's number. `type`: its type. `operand`: the compared expression, which is the column or a
-    lossless cast of it. `is_cast`: `operand` is a cast.
+    lossless cast of it. `is_cast`: `operand` is a cast that changes values.
     """
 
     column: int
@@ -184,6 +184,7 @@ def _equality(operand: Expression, values: Iterable[Expression], number_of: Numb
         type = value.type.element or value.type
         if not (_is_comparable(compared, type) and _loses_nothing(column.type, compared)):
             return None
+    is_cast = is_cast and (column.type.name, compared.name) != ("cidr", "inet")  # which have the same values
     return KeyCondition(number, column.type, operand, given, is_cast)
 
 
@@ -220,6 +221,7 @@ def _loses_nothing(column: PgType, compared: PgType) -> bool:
         column == compared
         or {a, b} <= _INTEGERS
         or {a, b} <= _TEXTS
+        or (a == "cidr" and b == "inet")
         or (a in _INTEGERS and b == "numeric" and compared.precision is None)
         or (a in _EXACT_IN_FLOAT8 and b == "float8")
         or (a == b == "numeric" and compared.precision is None and (compared.scale or 0) >= (column.scale or 0))

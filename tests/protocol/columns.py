@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from protocol.pgwire.json_values import parse_jsonb
+from protocol.pgwire.network import IPV4, IPV6, Address, network_of, stored
 from protocol.pgwire.scalars import column_of
 from protocol.pgwire.types import (
     MZ_TIMESTAMP,
@@ -61,6 +62,18 @@ SINGLES = st.one_of(
     st.integers(-(10**8), 10**8).map(lambda n: struct.unpack("<f", struct.pack("<f", n / 8))[0]),
 )
 UUIDS = st.uuids().map(str)
+WORDS = st.sampled_from([0, 0, 0, 1, 0xFFFF]) | st.integers(0, 0xFFFF)
+NUMBERS = {  # of IPv4 and of IPv6
+    IPV4: st.integers(0, (1 << 32) - 1) | st.sampled_from([0, 10 << 24, 0xFFFFFFFF]),
+    IPV6: st.lists(WORDS, min_size=8, max_size=8).map(lambda words: int("".join(f"{w:04x}" for w in words), 16))
+    | st.integers(0, (1 << 128) - 1),
+}
+ADDRESSES = st.one_of(
+    *(
+        st.builds(Address, st.just(family), numbers, st.just(size) | st.integers(0, size))
+        for (family, numbers), size in zip(NUMBERS.items(), (32, 128), strict=True)
+    )
+)
 BLOBS = st.binary(max_size=6)
 JSON_VALUES = st.recursive(
     st.none()
@@ -133,6 +146,10 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "timestamptz": instants(TIMESTAMP_MIN),
     "interval": _INTERVALS,
     "uuid": UUIDS,
+    "inet": ADDRESSES.map(stored),
+    "cidr": ADDRESSES.map(network_of).map(stored),
+    "macaddr": st.binary(min_size=6, max_size=6),
+    "macaddr8": st.binary(min_size=8, max_size=8),
 }
 
 

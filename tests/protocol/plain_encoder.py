@@ -6,6 +6,7 @@ Python's calendar and whole cycles of 400 years, and so on. It shares only the t
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import struct
 from collections.abc import Sequence
@@ -49,6 +50,10 @@ def text(type: PgType, value: Any, style: OutputStyle) -> str:
         return instant_text(value, style.timezone if name == "timestamptz" else None)
     if name == "interval":
         return interval_text(*value)
+    if name in ("inet", "cidr"):
+        return network_text(value, is_cidr=name == "cidr")
+    if name in ("macaddr", "macaddr8"):
+        return ":".join(f"{byte:02x}" for byte in value)
     return str(value)
 
 
@@ -62,6 +67,17 @@ def element(type: PgType, value: Any, style: OutputStyle) -> str:
     if shown == "" or shown.upper() == "NULL" or any(c in '"\\{}, \t\n\r\v\f' for c in shown):
         return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return shown
+
+
+def network_text(value: bytes, *, is_cidr: bool) -> str:
+    """Python's text of an address, but with the octets of an IPv4 address at the end of an IPv6 address."""
+    size = len(value) // 2 - 1
+    bits, address = value[size + 1], value[-size:]
+    shown = ipaddress.ip_address(address).compressed
+    is_mapped = address[:12] == bytes(10) + b"\xff\xff"
+    if size == 16 and (is_mapped or (address[:12] == bytes(12) and any(address[12:14]))):
+        shown = ("::ffff:" if is_mapped else "::") + ".".join(str(byte) for byte in address[12:])
+    return f"{shown}/{bits}" if is_cidr or bits < 8 * size else shown
 
 
 def float_text(value: float, *, single: bool) -> str:
@@ -196,6 +212,11 @@ def binary(type: PgType, value: Any) -> bytes:
         return bytes(value)
     if name == "uuid":
         return bytes.fromhex(value.replace("-", ""))
+    if name in ("inet", "cidr"):
+        size = len(value) // 2 - 1
+        return bytes([2 if size == 4 else 3, value[size + 1], name == "cidr", size]) + value[-size:]
+    if name in ("macaddr", "macaddr8"):
+        return bytes(value)
     if name == "numeric":
         return numeric_binary(type, Decimal(value))
     return b"\x01" * (name == "jsonb") + str(value).encode()

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from protocol.pgwire import network
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.network import IPV4, IPV6, Address, address_of, stored
+from protocol.pgwire.network import IPV4, Address, address_of, network_of, stored
 from tests.examples import examples
+from tests.protocol.columns import ADDRESSES
 
 PARSERS: dict[str, Callable[[str], bytes]] = {
     "inet": network.parse_inet,
@@ -24,19 +25,7 @@ PARSERS: dict[str, Callable[[str], bytes]] = {
     "macaddr8": network.parse_macaddr8,
 }
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # of long lists, each example being a query
-WORDS = st.sampled_from([0, 0, 0, 1, 0xFFFF]) | st.integers(0, 0xFFFF)
-NUMBERS = {
-    IPV4: st.integers(0, (1 << 32) - 1) | st.sampled_from([0, 10 << 24, 0xFFFFFFFF]),
-    IPV6: st.lists(WORDS, min_size=8, max_size=8).map(lambda words: int("".join(f"{w:04x}" for w in words), 16))
-    | st.integers(0, (1 << 128) - 1),
-}
-ADDRESSES = st.one_of(
-    *(
-        st.builds(Address, st.just(family), numbers, st.just(size) | st.integers(0, size))
-        for (family, numbers), size in zip(NUMBERS.items(), (32, 128), strict=True)
-    )
-)
-NETWORKS = ADDRESSES.map(lambda address: address._replace(number=address.network))
+NETWORKS = ADDRESSES.map(network_of)
 
 
 def pieces(separators: str, digits: str, longest: int, masks: str) -> st.SearchStrategy[str]:
@@ -187,7 +176,7 @@ def test_columns_of_texts_are_parsed_as_their_values(values: list[Address | None
     v4 = [value if value is None or value.family == IPV4 else None for value in (*values, *values)]
     texts = pa.array([v and network.inet_text(v) for v in v4], pa.string())[start:]
     assert network.parsed_column(texts, is_cidr=False).to_pylist() == [v and stored(v) for v in v4[start:]]
-    networks = [v and v._replace(number=v.network) for v in v4]
+    networks = [v and network_of(v) for v in v4]
     texts = pa.array([v and network.full_text(v) for v in networks], pa.string())[start:]
     assert network.parsed_column(texts, is_cidr=True).to_pylist() == [v and stored(v) for v in networks[start:]]
 
@@ -209,7 +198,7 @@ def test_columns_of_hardware_addresses(values: list[bytes | None]) -> None:
 
 @given(value=ADDRESSES, is_cidr=st.booleans())
 def test_binary_values_are_received_as_sent(value: Address, is_cidr: bool) -> None:
-    value = value._replace(number=value.network) if is_cidr else value
+    value = network_of(value) if is_cidr else value
     sent = network.sent(stored(value), is_cidr=is_cidr)
     assert network.received(sent, is_cidr=is_cidr) == stored(value)
 

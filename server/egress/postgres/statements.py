@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from catalog.ids import Timestamp
+from protocol.pgwire.types import NETWORK_TYPES
 from server.ingest.postgres.replication import identifier, quoted
 
 STAGING = "tidewire_staging"
@@ -40,9 +41,9 @@ SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('{FRONTIERS
 """
 
 
-STORED = frozenset(
-    ["bool", "int2", "int4", "int8", "numeric", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "jsonb"]
-)  # types whose values have the same text if and only if they are stored as the same bytes, unlike the NaN of floats
+STORED = NETWORK_TYPES | {
+    *("bool", "int2", "int4", "int8", "numeric", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "jsonb")
+}  # types whose values have the same text if and only if they are stored as the same bytes, unlike the NaN of floats
 
 PREFER_INDEX = "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
 """For few staged rows, of which PostgreSQL has no statistics: it would often read the whole table."""

@@ -11,6 +11,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import (
     BOOL,
+    INET,
     NUMERIC,
     RECORD,
     RECORD_ARRAY,
@@ -25,6 +26,7 @@ from server.sql.bind.binder import Binder
 from server.sql.coerce import EXPLICIT, IMPLICIT, check_same_rows
 from server.sql.expressions import Call, Case, Expression, Literal, precision
 from server.sql.functions import resolve, syntax
+from server.sql.functions.networks import TEXT_OF_INET
 from server.sql.functions.resolve import Resolved
 from server.sql.functions.table import ANY, COMPARISONS, POLYMORPHIC, Function, Nulls
 from server.sql.scope import Scope
@@ -162,9 +164,14 @@ def polymorphic(
 
 
 def _output_of(binder: Binder, argument: Expression) -> Expression:
-    """A value converted to text as by concat(): a boolean is t or f, char(n) keeps its padding."""
+    """A value converted to text as by concat(): by the output function of its type.
+
+    A boolean is t or f, char(n) keeps its padding, and an inet has its mask only if it is not a single address.
+    """
     if argument.type.name == "bpchar":
         return argument
+    if argument.type == INET:  # the cast adds the mask to single addresses
+        return Call(TEXT_OF_INET, (argument,), TEXT, argument.nullable)
     if argument.type != BOOL:
         return binder.coerce(argument, TEXT, EXPLICIT)
     letters = Literal("t", TEXT), Literal("f", TEXT)

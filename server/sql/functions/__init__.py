@@ -8,6 +8,7 @@ from importlib import import_module
 for _chapter in (
     *("arithmetic", "mathematics", "comparison", "strings", "binary_strings", "matching", "formatting"),
     *("arrays", "json", "intervals", "datetimes", "datetime_fields", "aggregates", "windows", "sets"),
+    "networks",
     "sizes",
     "hashes",
     "type_input",

@@ -101,7 +101,8 @@ for _name in ("min", "max"):
     for _a in ("int2", "int4", "int8", "float4", "float8", "numeric", "text", "date", "time", "timestamp",
                "timestamptz"):  # fmt: skip
         _aggregate(_name, _a, _a, f"{_name}({{0}}){{f}}", shape=same_shape if _a == "numeric" else None)
-    _aggregate(_name, "anyenum", "anyenum", f"{_name}({{0}}){{f}}")
+    for _a in ("anyenum", "inet"):
+        _aggregate(_name, _a, _a, f"{_name}({{0}}){{f}}")
     _aggregate(_name, "interval", "interval", intervals.extreme(f"{_name}({{}}){{f}}", ["{0}"]))
     _aggregate(_name, "bpchar", "bpchar", f"{_name}_by({{0}}, rtrim({{0}})){{f}}")
     _aggregate(_name, "anyarray", "anyarray", f"{_name}_by({{0}}, transform({{0}}, e -> struct(e IS NULL, e))){{f}}")

@@ -63,7 +63,7 @@ for _symbol, _python in COMPARISONS.items():
         row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form, python=_python)
     for _a, _b in product(("float4", "float8"), repeat=2):
         row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form, python=_by(_float_key, _python))
-    for _a in ("bool", "text", "bytea", "uuid"):
+    for _a in ("bool", "text", "bytea", "uuid", "inet", "macaddr", "macaddr8"):
         row(OPERATORS, _symbol, f"{_a} {_a}", "bool", _form, python=_python)
     row(OPERATORS, _symbol, "anyenum anyenum", "bool", _form, python=_python)  # of the positions
     row(OPERATORS, _symbol, "numeric numeric", "bool", _compare_numeric(_symbol), python=_python)

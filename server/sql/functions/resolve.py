@@ -28,9 +28,10 @@ _CATEGORIES: dict[str, str] = {
     **dict.fromkeys(("text", "varchar", "bpchar"), "S"),
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), "D"),
     "interval": "T",
+    **dict.fromkeys(("inet", "cidr"), "I"),
     "unknown": "X",
 }
-_PREFERRED = frozenset(("bool", "float8", "text", "timestamptz", "interval"))
+_PREFERRED = frozenset(("bool", "float8", "text", "timestamptz", "interval", "inet"))
 
 
 def category(type: PgType) -> str:

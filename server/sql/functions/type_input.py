@@ -76,7 +76,7 @@ for _column, _value in _COLUMNS.items():
 
 _SIZES = {
     "bool": 1, "int2": 2, "int4": 4, "int8": 8, "float4": 4, "float8": 8, "date": 4, "time": 8, "timestamp": 8,
-    "timestamptz": 8, "interval": 16, "uuid": 16,
+    "timestamptz": 8, "interval": 16, "uuid": 16, "macaddr": 6, "macaddr8": 8,
 }  # fmt: skip
 """The sizes of values in bytes, for types whose values all have the same."""
 

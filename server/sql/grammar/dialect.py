@@ -17,6 +17,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
+from protocol.pgwire.types import NETWORK_TYPES
 from server.sql.grammar import json_constructors
 
 _OWN_GRAMMAR = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
@@ -166,6 +167,9 @@ class _Parser(PostgresParser):
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         """Parses DATE 'text'::type as (DATE 'text')::type."""
         start = self._index
+        if self._curr and self._next and self._curr.text in NETWORK_TYPES and self._next.token_type == TokenType.STRING:
+            named = exp.DataType(this=exp.DType.USERDEFINED, kind=self._parse_id_var())
+            return self._parse_column_ops(self.expression(exp.Cast(this=self._parse_string(), to=named)))
         if self._curr and self._curr.token_type in _CONSTANT_TYPES:
             type = self._parse_types(check_func=True, allow_identifiers=False)
             if isinstance(type, exp.DataType) and self._curr and self._curr.token_type == TokenType.STRING:

@@ -6,7 +6,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import words
 
 _OTHER_TYPES = words(
-    """bit varbit box cidr inet macaddr macaddr8 circle line lseg path point polygon money name oid xml tsvector tsquery
+    """bit varbit box circle line lseg path point polygon money name oid xml tsvector tsquery
     timetz xid xid8 cid tid regclass regcollation regconfig regdictionary regnamespace regoper regoperator regproc
     regprocedure regrole regtype pg_lsn jsonpath int4range int8range numrange daterange tsrange tstzrange record
     refcursor aclitem pg_snapshot txid_snapshot int2vector oidvector"""
@@ -19,7 +19,7 @@ _INSTEAD = {
     "timetz": "Use time, or timestamp with time zone.",
     "bit": "Use bytea, or an integer with the operators & and |.",
     "varbit": "Use bytea, or an integer with the operators & and |.",
-    **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8", "xml", "ltree", "hstore"), "Use text."),
+    **dict.fromkeys(("xml", "ltree", "hstore"), "Use text."),
     "tsvector": "Search texts with ILIKE or regular expressions.",
     "tsquery": "Search texts with ILIKE or regular expressions.",
     "jsonpath": "Write the path as a string: jsonb_path_query(j, '$.a').",

@@ -1,0 +1,68 @@
+-- Chapter 8.9: network addresses; 9.12: their functions and operators
+-- literals and casts
+SELECT inet '10.0.0.1', cidr '10', macaddr '08002b010203', macaddr8 '08-00-2b-01-02-03';
+SELECT '10.0.0.1/8'::inet, '10.1'::cidr, CAST('::ffff:1.2.3.4' AS inet), '2001:DB8::/32'::cidr, '08:00:2b:01:02:03:04:05'::macaddr8;
+SELECT NULL::inet, NULL::cidr, NULL::macaddr[], '{10.0.0.1,NULL,"::1"}'::inet[], '{10,::/0}'::cidr[];
+SELECT '10.0.0.256'::inet;
+SELECT '10.0.0.1/33'::inet;
+SELECT ' 10.0.0.1'::inet;
+SELECT '10.1.2.3/8'::cidr;
+SELECT '08:00:2b:01:02'::macaddr;
+SELECT '08:00:2b:01:02:100'::macaddr;
+SELECT '08:00:2b:01:02:03:04'::macaddr8;
+SELECT '10.0.0.1'::inet::text, '10.0.0.0/8'::cidr::text, '::1'::inet::varchar(5), '08002b010203'::macaddr::text, '10.0.0.1'::text::inet;
+SELECT '10.1.2.3/8'::inet::cidr, '10.0.0.0/8'::cidr::inet, '08002b010203'::macaddr::macaddr8, '08002bfffe010203'::macaddr8::macaddr;
+SELECT '08002b0102030405'::macaddr8::macaddr;
+SELECT 1::inet;
+SELECT '10.0.0.1'::inet::int;
+SELECT '10.0.0.1'::inet::macaddr;
+SELECT 'host ' || '10.0.0.1'::inet, concat('10.0.0.1'::inet, ' ', '::/0'::cidr), format('%s', '10.0.0.1'::inet), quote_literal('10.0.0.1'::inet);
+SELECT id, a::text, n::text, m::text, e::text, a::cidr, n::inet, m::macaddr8 FROM addresses;
+SELECT id, concat(a, '|', n, '|', m), 'x' || a, aa::text FROM addresses;
+SELECT id, e::macaddr FROM addresses WHERE id IN (1, 5, 6);
+SELECT id, a::text::inet, n::text::cidr, a::cidr::inet FROM addresses;
+SELECT pg_typeof('10.0.0.1'::inet)::text, pg_typeof(n)::text, pg_typeof(aa)::text FROM addresses WHERE id = 1;
+SELECT pg_input_is_valid('10.0.0.1/8', 'cidr'), pg_input_is_valid('10.0.0.1/8', 'inet'), pg_column_size('08002b010203'::macaddr);
+-- comparisons: by family, network, length of the mask, and address
+SELECT '10.0.0.1'::inet = '10.0.0.1/32', '10.0.0.1/8'::inet <> '10.0.0.1', '10.0.0.0/8'::cidr < '10.0.0.0/9', '255.0.0.0'::inet < '::', '10.0.0.0/8'::cidr = '10.0.0.0/8'::inet;
+SELECT '08002b010203'::macaddr = '8:0:2b:1:2:3', '08002b010203'::macaddr < '08002b010204', '08002b010203'::macaddr >= 'ffffffffffff', '08002b010203'::macaddr8 = '08002bfffe010203', '08002b010203'::macaddr8 > '08002b010203', '08002b010203'::macaddr8 <> '08002b010204';
+SELECT id, a = n, a <> n, a < n, a <= n, a > n, a >= n FROM addresses;
+SELECT id, m = '08002b010203', m <> '08002b010203', m < '08002b010204', m <= '08002b010203', m > '08002b010203', m >= '08002b010203' FROM addresses;
+SELECT id, e = m::macaddr8, e <> m::macaddr8, e < '08002b010203', e <= '08002b010203', e > '08002b010203', e >= '08002b010203' FROM addresses;
+SELECT id FROM addresses WHERE a = '10.0.0.1';
+SELECT id FROM addresses WHERE n = '10.0.0.0/8';
+SELECT id FROM addresses WHERE n = '10.0.0.1';
+SELECT id FROM addresses WHERE a = 'nothing';
+SELECT id FROM addresses WHERE a = '10.0.0.1'::text;
+SELECT id FROM addresses WHERE a = m;
+SELECT id FROM addresses WHERE m = e;
+SELECT id FROM addresses WHERE a LIKE '10%';
+SELECT id FROM addresses WHERE a IN ('10.0.0.1', '2001:db8::1/64', NULL) OR m IN ('ffffffffffff');
+SELECT id FROM addresses WHERE a BETWEEN '10.0.0.0' AND '11.0.0.0';
+SELECT id FROM addresses WHERE a = ANY ('{10.0.0.1,192.168.1.128}');
+SELECT id FROM addresses WHERE '::1' = ANY (aa);
+SELECT id, a IS DISTINCT FROM n, nullif(a, '10.0.0.1'), coalesce(n, a, '1.2.3.4'), greatest(a, n), least(m, '08002b010203') FROM addresses;
+SELECT id, CASE WHEN id < 4 THEN a ELSE n END FROM addresses;
+SELECT id FROM addresses WHERE (a, m) = ('10.0.0.1', '08:00:2b:01:02:03');
+-- order and groups
+SELECT a FROM addresses ORDER BY a;
+SELECT n, id FROM addresses ORDER BY n DESC, id;
+SELECT m, e, id FROM addresses ORDER BY m, e NULLS FIRST, id;
+SELECT min(a), max(a), min(n), max(n), count(DISTINCT a), count(m) FROM addresses;
+SELECT max(m) FROM addresses;
+SELECT m, count(*), array_agg(a ORDER BY a) FROM addresses GROUP BY m ORDER BY m;
+SELECT DISTINCT m FROM addresses ORDER BY m;
+SELECT n, max(a) FROM addresses GROUP BY n HAVING max(a) > '10.0.0.1' ORDER BY n;
+SELECT x.id, y.id FROM addresses x JOIN addresses y ON x.m = y.m ORDER BY 1, 2;
+SELECT x.id, y.id FROM addresses x JOIN addresses y ON x.a::cidr = y.n ORDER BY 1, 2;
+SELECT a FROM addresses UNION SELECT n FROM addresses ORDER BY 1;
+SELECT m FROM addresses UNION SELECT a FROM addresses;
+SELECT id, rank() OVER (ORDER BY a), lag(n) OVER (ORDER BY id) FROM addresses ORDER BY id;
+SELECT x FROM (VALUES ('10.0.0.1'::inet), ('::1'), (NULL)) v (x) ORDER BY x;
+-- arrays, JSON and rows
+SELECT id, aa[1], array_length(aa, 1), array_position(aa, '::1'), aa || '1.2.3.4'::inet, array_to_string(aa, ',', '-') FROM addresses;
+SELECT ARRAY['10.0.0.1'::inet, '::1'], ARRAY['10'::cidr]::inet[], array_append('{10.0.0.1}'::inet[], '::1');
+SELECT id, unnest(aa) FROM addresses ORDER BY 1, 2;
+SELECT to_json(a), to_jsonb(n), json_build_object('m', m), to_json(aa), row_to_json(x) FROM addresses x ORDER BY id;
+SELECT id, ROW(a, n, m)::text, ROW(a, 1) = ROW('10.0.0.1'::inet, 1) FROM addresses;
+SELECT string_agg(host, ',' ORDER BY host) FROM (SELECT a::text AS host FROM addresses) x;
