@@ -162,7 +162,8 @@ def _time_of_instant(source: PgType) -> str:
     return f"time_from_micros(pmod({micros}, 86400000000L))"
 
 
-_NETWORK = "concat(substring({0}, 1, octet_length({0}) DIV 2 + 1), substring({0}, 2, octet_length({0}) DIV 2 - 1))"
+NETWORK = "concat(substring({0}, 1, octet_length({0}) DIV 2 + 1), substring({0}, 2, octet_length({0}) DIV 2 - 1))"
+"""The Spark form of the cast of an inet to cidr."""
 _WIDENED = "concat(substring({0}, 1, 3), X'FFFE', substring({0}, 4, 3))"
 _NARROWED = (
     "IF(substring({0}, 4, 2) <> X'FFFE', raise_error('22003:macaddr8 data out of range to convert to macaddr'), "
@@ -228,7 +229,7 @@ _TABLE: dict[tuple[str, str], CastRule] = {
     },
     ("jsonb", "json"): CastRule(_A, _same, "{0}"),
     ("cidr", "inet"): CastRule(_I, _same, "{0}"),
-    ("inet", "cidr"): CastRule(_A, lambda value, target: stored(network_of(address_of(value))), _NETWORK),
+    ("inet", "cidr"): CastRule(_A, lambda value, target: stored(network_of(address_of(value))), NETWORK),
     ("macaddr", "macaddr8"): CastRule(_I, lambda value, target: widened(value), _WIDENED),
     ("macaddr8", "macaddr"): CastRule(_I, lambda value, target: narrowed(value), _NARROWED),
 }

@@ -17,7 +17,7 @@ from server.sql.bind.shapes import row_of, unparenthesised
 from server.sql.bind.subqueries import row_subquery
 from server.sql.expressions import Expression
 from server.sql.functions.table import COMPARISONS
-from server.sql.grammar.dialect import PathMatch
+from server.sql.grammar.dialect import Containing, PathMatch, Within
 from server.sql.scope import Scope
 
 _BINARY: dict[type[exp.Expr], str] = {
@@ -57,6 +57,8 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.JSONBDeleteAtPath: "#-",
     exp.JSONBPathExists: "@?",
     PathMatch: "@@",
+    Within: "<<=",
+    Containing: ">>=",
 }
 _PREFIX: dict[type[exp.Expr], str] = {
     exp.Neg: "-",

@@ -36,6 +36,14 @@ class PathMatch(exp.Expression, exp.Binary):
     """jsonb @@ path. sqlglot's class for this operator has other fields than its binary operators."""
 
 
+class Within(exp.Expression, exp.Binary):
+    """network <<= network."""
+
+
+class Containing(exp.Expression, exp.Binary):
+    """network >>= network."""
+
+
 class SearchClause(exp.Expression):
     """SEARCH DEPTH or BREADTH FIRST BY expressions SET column, of a WITH item."""
 
@@ -134,7 +142,7 @@ class _Parser(PostgresParser):
         return query
 
     def _parse_bitwise(self) -> exp.Expr | None:
-        """As in sqlglot, with the operators !~ and !~*, which are two tokens each."""
+        """As in sqlglot, with the operators !~, !~*, <<= and >>=, which are two tokens each."""
         this = self._parse_term()
         while True:
             if self._match_pair(TokenType.NOT, TokenType.RLIKE):
@@ -149,6 +157,10 @@ class _Parser(PostgresParser):
                 this = self.expression(exp.BitwiseLeftShift(this=this, expression=self._parse_term()))
             elif self._match_pair(TokenType.GT, TokenType.GT):
                 this = self.expression(exp.BitwiseRightShift(this=this, expression=self._parse_term()))
+            elif self._match_pair(TokenType.LT, TokenType.LTE):
+                this = self.expression(Within(this=this, expression=self._parse_term()))
+            elif self._match_pair(TokenType.GT, TokenType.GTE):
+                this = self.expression(Containing(this=this, expression=self._parse_term()))
             elif self._match_set(self.JSON_OPERATORS):
                 this = self.JSON_OPERATORS[self._prev.token_type](self, this, self._parse_term())
             else:

@@ -66,6 +66,8 @@ _OPERATORS: dict[str, tuple[TokenType, ...]] = {
     "@": (TokenType.GLOB,),
     "<<": (TokenType.LT, TokenType.LT),
     ">>": (TokenType.GT, TokenType.GT),
+    "<<=": (TokenType.LT, TokenType.LTE),
+    ">>=": (TokenType.GT, TokenType.GTE),
     "!~": (TokenType.NOT, TokenType.RLIKE),
     "!~*": (TokenType.NOT, TokenType.IRLIKE),
     "!~~": (TokenType.NOT, TokenType.LIKE),

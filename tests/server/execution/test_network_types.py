@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire.network import full_text, network_of
+from protocol.pgwire.network import IPV4, IPV6, Address, full_text, network_of
 from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import Connect, ServerThread
@@ -213,6 +213,8 @@ def test_maintained_views_have_the_rows_of_postgresql(theirs: Connection, connec
         "pairs": "SELECT x.k, y.k AS other, x.m FROM t x JOIN t y ON x.a = y.n OR x.m = y.m",
         "places": "SELECT DISTINCT a, n FROM t WHERE a > n OR n IS NULL",
         "firsts": "SELECT DISTINCT ON (n) n, a FROM t ORDER BY n, a DESC",
+        "parts": "SELECT x.k, y.k AS other, masklen(x.a) AS bits FROM t x JOIN t y ON x.a << y.n",
+        "inside": "SELECT k, a, host(a) AS h FROM t WHERE a <<= '10.0.0.0/8' OR '::/1' >> a",
         "texts": "SELECT k, a::text AS s, to_jsonb(n) AS j FROM t",
     }
     values = st.tuples(
@@ -235,5 +237,36 @@ def test_maintained_views_have_the_rows_of_postgresql(theirs: Connection, connec
                 connection.execute("INSERT INTO t VALUES (%s, %s, %s, %s)", row)
             for name in views:
                 assert done(ours, f"SELECT * FROM {name}") == done(theirs, f"SELECT * FROM {name}"), name
+
+    compare()
+
+
+NEAR = st.builds(  # networks that often contain each other
+    lambda address, bits: address._replace(bits=min(bits, address.size)),
+    st.sampled_from([
+        *(Address(IPV4, number, 32) for number in (0, 0x0A000001, 0x0A0000FF, 0x0AFFFFFF, 0x8A000001, 0xFFFFFFFF)),
+        *(Address(IPV6, number, 128) for number in (0, 1, 0x0A000001, 1 << 127, (1 << 128) - 1, 0xFFFF << 32)),
+    ]),
+    st.integers(0, 33) | st.integers(0, 128),
+)  # fmt: skip
+
+
+def test_networks_contain_what_they_contain_in_postgresql(theirs: Connection, connect: Connect) -> None:
+    """Both forms in Spark: with a column as the containing network, and with a constant."""
+    ours = connect()
+    for connection in (theirs, ours):
+        connection.execute("CREATE TABLE t (k int, a inet)")
+
+    @examples(25)
+    @given(st.lists(NEAR | ADDRESSES, min_size=2, max_size=12), NEAR)
+    def compare(addresses: list[Address], constant: Address) -> None:
+        for connection in (theirs, ours):
+            connection.execute("DELETE FROM t")
+            with connection.cursor() as cursor:
+                cursor.executemany("INSERT INTO t VALUES (%s, %s)", [*enumerate(map(full_text, addresses))])
+        symbols, other = ("<<", "<<=", ">>", ">>=", "&&"), f"'{full_text(constant)}'"
+        columns = ", ".join(f"x.a {s} y.a, x.a {s} {other}, {other} {s} y.a" for s in symbols)
+        query = f"SELECT x.k, y.k, {columns} FROM t x, t y ORDER BY 1, 2"
+        assert ours.execute(query.encode()).fetchall() == theirs.execute(query.encode()).fetchall()
 
     compare()
