@@ -36,6 +36,7 @@ _PLANNED = {
     "int2vector": "int2[]",
     "oidvector": "int8[]",
     "oid[]": "int8[]",
+    "inet": "inet",
     **{
         name: name
         for name in ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "timestamptz", "interval", "bytea")

@@ -5,10 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
 
+from protocol.pgwire.decode import parse_text_column
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, VARCHAR, PgType, array_of, named_type
+from protocol.pgwire.scalars import format_text
+from protocol.pgwire.types import (
+    CHAR,
+    INT2VECTOR,
+    NAME,
+    NETWORK_TYPES,
+    OID,
+    OIDVECTOR,
+    TEXT,
+    VARCHAR,
+    PgType,
+    array_of,
+    named_type,
+    scalar,
+)
 
 REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regoper", "regoperator", "regnamespace", "regrole")
 _PARAMETER_TYPES: Mapping[str, PgType] = {
@@ -45,6 +61,7 @@ _DUCKDB_TYPES = {
     "oidvector": "UINTEGER[]",
     "pg_node_tree": "VARCHAR",
     "aclitem": "VARCHAR",
+    **dict.fromkeys(NETWORK_TYPES, "VARCHAR"),
 }
 CATALOG_TYPES = frozenset(("oid", "name", '"char"', "xid", "int2vector", "oidvector", *REGISTERED))
 
@@ -105,11 +122,20 @@ def value_tree(type: PgType, value: Any) -> exp.Expr:
         return cast_to(exp.Literal.string(str(value)), duckdb_type(type.name))
     if isinstance(value, str):
         return exp.Literal.string(value)
+    if type.name in NETWORK_TYPES:
+        return exp.Literal.string(format_text(type, value))
     raise PgError(
         SqlState.FEATURE_NOT_SUPPORTED,
         f"a parameter of type {type.display} is not supported here",
         hint="Convert the parameter to text in the statement: $1::text.",
     )
+
+
+def typed(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
+    """Returns a column of DuckDB's result as a column of `type`. DuckDB has the texts of network addresses."""
+    if type.name not in NETWORK_TYPES:
+        return column.cast(type.arrow)
+    return pa.chunked_array([parse_text_column(type, chunk) for chunk in column.chunks if len(chunk)], type.arrow)
 
 
 def cast_to(tree: exp.Expr, to: str) -> exp.Cast:
@@ -120,7 +146,7 @@ def wire_type(name: str) -> PgType | None:
     """Returns the wire type of a type that DuckDB does not have; None for other types."""
     if name.endswith("[]"):
         element = wire_type(name[:-2])
-        return array_of(element) if element is not None else None
+        return array_of(element) if element is not None and element.name not in NETWORK_TYPES else None
     return _WIRE_TYPES.get(name)
 
 
@@ -131,4 +157,5 @@ _WIRE_TYPES = {
     '"char"': CHAR,
     "int2vector": INT2VECTOR,
     "oidvector": OIDVECTOR,
+    **{name: scalar(name) for name in NETWORK_TYPES},
 }

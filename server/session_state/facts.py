@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from protocol.pgwire.datetime_output import MONTHS, WEEKDAYS
+from protocol.pgwire.network import parse_inet
 from protocol.pgwire.timezones import zone
 from server.session_state.session_state import SessionState
 
@@ -20,10 +21,10 @@ def fact(session: SessionState, function: str) -> Any:
     match function:
         case "inet_client_addr" | "inet_client_port":
             client = activity.sessions[session.process_id].endpoints.client
-            return None if client is None else client.ip if function.endswith("addr") else client.port
+            return None if client is None else _inet(client.ip) if function.endswith("addr") else client.port
         case "inet_server_addr" | "inet_server_port":
             server = activity.sessions[session.process_id].endpoints.server
-            return None if server is None else server.ip if function.endswith("addr") else server.port
+            return None if server is None else _inet(server.ip) if function.endswith("addr") else server.port
         case "current_query":
             return session.query.shown_text()
         case "timeofday":
@@ -50,6 +51,11 @@ def transaction_number(session: SessionState) -> int:
     if transaction.number is None:
         transaction.number = session.coordinator.activity.next_transaction()
     return transaction.number
+
+
+def _inet(ip: str) -> bytes:
+    """The inet of an address, without the zone of a link-local one."""
+    return parse_inet(ip.partition("%")[0])
 
 
 def time_of_day(us: int, timezone: str) -> str:

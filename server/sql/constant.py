@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, INT8, NETWORK_TYPES, TEXT, TIMESTAMPTZ, PgType
+from protocol.pgwire.types import INET, INT4, INT8, NETWORK_TYPES, TEXT, TIMESTAMPTZ, PgType
 from server.sql.casts import find_cast, modify, pads_far
 from server.sql.expressions import (
     Array,
@@ -94,7 +94,8 @@ class Bindings(NamedTuple):
 
 
 FACTS: dict[str, PgType] = {
-    **dict.fromkeys(("inet_client_addr", "inet_server_addr", "current_query", "timeofday"), TEXT),
+    **dict.fromkeys(("inet_client_addr", "inet_server_addr"), INET),
+    **dict.fromkeys(("current_query", "timeofday"), TEXT),
     **dict.fromkeys(("inet_client_port", "inet_server_port"), INT4),
     **dict.fromkeys(("txid_current", "txid_current_if_assigned"), INT8),
     **dict.fromkeys(("pg_current_xact_id", "pg_current_xact_id_if_assigned"), INT8),

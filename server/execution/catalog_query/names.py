@@ -13,7 +13,8 @@ from catalog.objects.system_tables import SystemTable
 from catalog.objects.types import EnumType
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, TEXT, TIMESTAMPTZ, PgType, named_type
+from protocol.pgwire.scalars import format_text
+from protocol.pgwire.types import INET, INT4, TEXT, TIMESTAMPTZ, PgType, named_type
 from server.execution.catalog_query.privilege_calls import privilege_of_columns
 from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
@@ -203,6 +204,8 @@ def _literal(value: Any, type: PgType) -> exp.Expr:
     """The value of a session function of this type."""
     if type is TEXT:
         return _text(value)
+    if type is INET:
+        return _text(None if value is None else format_text(type, value))
     if type is TIMESTAMPTZ:
         return exp.cast(exp.Null(), exp.DType.TIMESTAMPTZ) if value is None else _timestamptz(value)
     number = exp.Null() if value is None else exp.Literal.number(value)

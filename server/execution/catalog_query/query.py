@@ -20,7 +20,7 @@ from server.pg_catalog.outputs import Output
 from server.pg_catalog.refusals import no_row_values
 from server.pg_catalog.rewrite import Rewritten, rewritten
 from server.pg_catalog.static import BY_ID
-from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
+from server.pg_catalog.types import CATALOG_TYPES, type_name, typed, wire_type
 from server.session_state.context import Context
 from server.session_state.prepared import CatalogPlan
 from server.session_state.results import Result, TableRows
@@ -130,7 +130,7 @@ async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
     rows, uncached = catalog_rows(context), await uncached_relations(context, query)
     found = await context.catalog_engine.run(query, rows.revision, rows.relation, uncached)
-    columns = [found.column(n).cast(parse_type(column.type).arrow) for n, column in enumerate(table.columns)]
+    columns = [typed(found.column(n), parse_type(column.type)) for n, column in enumerate(table.columns)]
     return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
 
 
@@ -197,4 +197,4 @@ def _shaped(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
 def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
     if isinstance(column.type, pa.ExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-    return column if type is JSON and pa.types.is_string(column.type) else column.cast(type.arrow)
+    return column if type is JSON and pa.types.is_string(column.type) else typed(column, type)

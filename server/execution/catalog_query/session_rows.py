@@ -126,7 +126,7 @@ def _activity_row(context: Context, entry: SessionEntry, seen: Observation) -> d
         waits_for = ("Client", "ClientRead")
     return {
         **shown,
-        "client_addr": entry.client_ip,
+        "client_addr": entry.client_ip and entry.client_ip.partition("%")[0],  # without the zone of a link-local one
         "client_port": None if entry.endpoints.client is None else entry.endpoints.client.port,
         "backend_start": entry.connected_us,
         "xact_start": seen.transaction_us,

@@ -12,6 +12,9 @@ from tests.fix_server import ServerThread
 QUERIES: tuple[LiteralString, ...] = (
     "SELECT inet_client_addr() = '127.0.0.1', inet_server_addr() = '127.0.0.1', inet_client_port() > 1023",
     "SELECT inet_client_port() = client_port, host(client_addr) FROM pg_stat_activity WHERE pid = pg_backend_pid()",
+    "SELECT inet_client_addr(), inet_server_addr(), inet_client_addr() << '127.0.0.0/8', family(inet_server_addr())",
+    "SELECT client_addr, client_addr = inet_client_addr() FROM pg_stat_activity WHERE pid = pg_backend_pid()",
+    "SELECT (SELECT client_addr FROM pg_stat_activity WHERE pid = pg_backend_pid()) FROM (VALUES (1), (2)) v",
     "SELECT inet_server_port() <> inet_client_port() FROM pg_namespace WHERE nspname = 'public'",
     "SELECT current_query()",
     "SELECT current_query() FROM pg_namespace WHERE nspname = 'public'",

@@ -14,6 +14,7 @@ import pytest
 
 from catalog.source_definition import ForTables
 from protocol.pgwire.errors import SqlState
+from protocol.pgwire.network import parse_inet
 from server.ingest import ingestion
 from server.ingest.ingestion import Status
 from server.ingest.postgres import snapshot
@@ -194,7 +195,7 @@ async def test_types(tmp_path: Path, source_database: Database) -> None:
         b"\0\xff",
         [1, None, 3],
         "ok",
-        "10.0.0.1/8",
+        parse_inet("10.0.0.1/8"),
     ]
     assert streamed.num_columns == 19
 
