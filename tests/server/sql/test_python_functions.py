@@ -13,6 +13,7 @@ import pytest
 from catalog.enum_positions import first_positions
 from protocol.pgwire.enums import Enum
 from protocol.pgwire.errors import PgError
+from protocol.pgwire.network import parse_cidr, parse_inet
 from protocol.pgwire.types import RECORD, PgType, array_of, enum_type, row_type, scalar
 from server.sql.functions.table import ANYENUM, FUNCTIONS, OPERATORS, Function, Kind
 from server.sql.functions.worker import evaluator
@@ -36,6 +37,10 @@ EXTREMES: dict[str, list[Any]] = {
     "interval": [pa.MonthDayNano(v) for v in ([0, 0, 0], [1, 2, 3_000], [-13, 40, -1_000], [0, 0, 2**63 - 808],
                                               [2**31 - 1, 0, 0], [0, -(2**31), 0])],
     "uuid": ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"],
+    "inet": [parse_inet(t) for t in ("0.0.0.0/0", "10.0.0.1", "255.255.255.255/31", "::/0", "ffff::1/64", "::1")],
+    "cidr": [parse_cidr(t) for t in ("0.0.0.0/0", "10/8", "255.255.255.255/32", "::/0", "ffff::/16", "::1/128")],
+    "macaddr": [bytes(6), b"\x08\0\x2b\1\2\3", b"\xff" * 6],
+    "macaddr8": [bytes(8), b"\x08\0\x2b\xff\xfe\1\2\3", b"\xff" * 8],
     "json": ["{}", "[]", "null", '"x"', "1.50", '{"a": {"b": [1, null]}, "a": 2}', " [1, 2] "],
 }  # fmt: skip
 EXTREMES |= {
