@@ -151,7 +151,10 @@ def _relation(part: int, *, strictly: bool, either: bool = False) -> Form:
                 return f"({_within(a, b, strictly=False)} OR {_within(b, a, strictly=False)})"
             return _within(*((a, b) if part == 0 else (b, a)), strictly=strictly)
 
-        return let(texts[0], lambda a: let(texts[1], lambda b: tested(a, b), "n"))
+        if all(text.isidentifier() for text in texts):
+            return tested(texts[0], texts[1])
+        pair = f"named_struct('a', {texts[0]}, 'b', {texts[1]})"  # a lambda must not contain a call of Python
+        return let(pair, lambda r: tested(f"{r}.a", f"{r}.b"))
 
     return form
 

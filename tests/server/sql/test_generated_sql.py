@@ -60,6 +60,8 @@ _COLUMNS: dict[str, Sequence[str]] = {
     "bytea": ("b",), "uuid": ("u",), "date": ("d",), "time": ("t",), "timestamp": ("ts",), "timestamptz": ("tz",),
     "interval": ("iv",), "_int4": ("ia",), "_text": ("ta",), "_numeric": ("na",), "_float8": ("fa",), "_date": ("da",),
     "_bool": ("ba",), "json": ("j",), "jsonb": ("jb",),
+    "inet": ("('10.0.0.0/8'::inet + id)", "('::'::inet + id)"), "cidr": ("network('10.0.0.0/30'::inet + id)",),
+    "macaddr": ("substr(md5(s), 1, 12)::macaddr",), "macaddr8": ("substr(md5(s), 1, 16)::macaddr8",),
 }  # fmt: skip
 _LITERALS: dict[str, Sequence[str]] = {
     "bool": ("true", "false"),
@@ -74,6 +76,9 @@ _LITERALS: dict[str, Sequence[str]] = {
     "bpchar": ("'ab '::char(4)",),
     "bytea": (r"'\x'::bytea", r"'\x00ff61'::bytea"),
     "uuid": ("'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid",),
+    "inet": ("'10.0.0.1'::inet", "'10.1.2.3/8'::inet", "'::1'::inet"),
+    "cidr": ("'10/8'::cidr", "'2001:db8::/32'::cidr"),
+    "macaddr": ("'08002b010203'::macaddr",), "macaddr8": ("'08002b010203'::macaddr8",),
     "date": ("'2024-02-29'::date", "'1969-12-31'::date"),
     "time": ("'12:34:56.7'::time", "'00:00'::time"),
     "timestamp": ("'2024-02-29 12:34:56.789'::timestamp", "'1969-12-31 23:59:59'::timestamp"),
