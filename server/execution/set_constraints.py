@@ -28,8 +28,8 @@ class _Constraints:
     """The constraints of a schema that have one name: several tables can have constraints of a name."""
 
     deferrable: bool = True
-    keys: list[str] = field(default_factory=list)
-    """The ids of those that are enforced keys."""
+    tables: list[ObjectId] = field(default_factory=list)
+    """The tables of those that are enforced keys."""
 
 
 _Named = dict[tuple[ObjectId, str], _Constraints]
@@ -46,13 +46,15 @@ async def set_constraints(context: Context, statement: SetConstraints) -> Result
         deferral = Deferral(statement.deferred)
     else:
         constraints = _constraints(context.state)
-        deferral = transaction.deferral
+        keys: list[str] = []
         for given in statement.names:
             found = _find(context, given, constraints)
             if statement.deferred and not found.deferrable:
                 message = f'constraint "{given.parts[-1]}" is not deferrable'
                 raise PgError(SqlState.WRONG_OBJECT_TYPE, message)
-            deferral = deferral.with_keys(found.keys, deferred=statement.deferred)
+            for table in found.tables:
+                keys += [key.id for key in enforced_keys(context.state, table) if key.name == given.parts[-1]]
+        deferral = transaction.deferral.with_keys(keys, deferred=statement.deferred)
     await check_deferred(context, deferral)
     if transaction.explicit:
         transaction.deferral = deferral
@@ -68,11 +70,10 @@ def _constraints(state: CatalogState) -> _Named:
         return same
 
     for table in state.items_of(Table):
-        keys = {key.name: key for key in enforced_keys(state, table.id)}
         for key in table.keys:
             same = add(table.schema_id, key.name, key.deferrable)
-            if key.name in keys:
-                same.keys.append(keys[key.name].id)
+            if key.is_enforced:
+                same.tables.append(table.id)
         for check in table.checks:
             add(table.schema_id, check.name, False)
         for reference in table.foreign_keys:
