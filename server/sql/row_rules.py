@@ -75,13 +75,16 @@ class RowCondition:
     expression: Expression
 
 
+_COPY_HINT = "COPY into a temporary table, and INSERT ... SELECT the wanted rows from it."
+
+
 def copy_condition(context: PlanContext, table: Table, condition: Expr) -> RowCondition:
     """Binds the WHERE of COPY. PgError if it is not allowed."""
     binder = Binder(context, None, text=condition.text, offset=condition.offset)
     columns = row_columns(binder, table.columns)
     if (query := condition.tree.find(exp.Query)) is not None:
         message = "cannot use subquery in COPY FROM WHERE condition"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(query))
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=_COPY_HINT, position=binder.at(query))
     scope = replace(_scope(table.name, columns), clause="COPY FROM WHERE conditions")
     bound = binder.condition(condition.tree, scope, "WHERE")
     used = {column.id for column in free_columns(bound)}
@@ -95,8 +98,7 @@ def copy_condition(context: PlanContext, table: Table, condition: Expr) -> RowCo
     for node in walk(bound):
         if isinstance(node, Volatile):
             message = f"{node.name}() is not supported in COPY FROM WHERE conditions"
-            hint = "COPY into a temporary table, and INSERT ... SELECT the wanted rows from it."
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=_COPY_HINT)
     return RowCondition(columns, bound)
 
 

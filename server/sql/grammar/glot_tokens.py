@@ -119,7 +119,7 @@ def _is_bound(tokens: Sequence[Token], position: int) -> bool:
     return at > 0 and _is_name(tokens[at]) and tokens[at - 1].value in ("::", "as")
 
 
-_BEFORE_NAMES = words("from join , select")  # before VALUES, which is a name then unless rows follow
+_BEFORE_VALUES = frozenset(("", "(", "default"))  # elsewhere VALUES is a name, unless rows follow
 
 
 class _Conversion:
@@ -206,7 +206,7 @@ class _Conversion:
         type_ = _WORDS.get(value)
         if value == "over" and self._before != ")":  # the window of a call follows its parentheses
             type_ = None
-        if value == "values" and following.value != "(" and self._before in _BEFORE_NAMES:
+        if value == "values" and following.value != "(" and self._before not in _BEFORE_VALUES:
             type_ = None
         is_label = self._before == "as" and value in RESERVED_WORDS and following.value != "materialized"
         if self._before == "." or is_label:

@@ -65,7 +65,6 @@ create domain d as text collate "de_DE"
 create user mapping for u server s
 drop user mapping for u server s
 alter role all set a = 1
-copy t from stdin where a > 1
 copy t from 'file'
 prepare transaction 'x'
 grant usage on language c to r
