@@ -34,9 +34,10 @@ class Key:
         return self.is_enforced and not self.deferrable
 
     @property
-    def deferral(self) -> str:
-        """The clause for `deferrable` and `deferred`, after a space; empty without them."""
-        return (" DEFERRABLE" if self.deferrable else "") + (" INITIALLY DEFERRED" if self.deferred else "")
+    def attributes(self) -> str:
+        """What follows the columns in the constraint's text: each attribute after a space."""
+        deferral = (" DEFERRABLE" if self.deferrable else "") + (" INITIALLY DEFERRED" if self.deferred else "")
+        return deferral + ("" if self.is_enforced else " NOT ENFORCED")
 
     def stored(self) -> dict[str, object]:
         return {

@@ -114,8 +114,7 @@ def constraint_definitions(visible: Visible) -> Iterator[Row]:
         if isinstance(item, Relation):
             for key in keys_of(item):
                 names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)
-                ending = key.deferral + ("" if key.enforced else " NOT ENFORCED")
-                yield {"oid": key.oid, "text": f"{key.text} ({names}){ending}"}
+                yield {"oid": key.oid, "text": f"{key.text} ({names}){key.attributes}"}
 
 
 def _check_text(visible: Visible, check: Check) -> str:

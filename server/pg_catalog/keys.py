@@ -13,7 +13,10 @@ from server.sql.index_keys import key_column
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A PRIMARY KEY or UNIQUE constraint and its index. `columns` are numbers from 1. `deferral`: a clause."""
+    """A PRIMARY KEY or UNIQUE constraint and its index. `columns` are numbers from 1.
+
+    `attributes`: as in `catalog.keys.Key`.
+    """
 
     oid: int
     name: str
@@ -23,7 +26,7 @@ class Key:
     nulls_distinct: bool
     deferrable: bool
     deferred: bool
-    deferral: str
+    attributes: str
 
     @property
     def text(self) -> str:
@@ -46,7 +49,7 @@ def keys_of(table: Item) -> list[Key]:
             key.nulls_distinct,
             key.deferrable,
             key.deferred,
-            key.deferral,
+            key.attributes,
         )
         for key in table.keys
     ]

@@ -185,7 +185,7 @@ def key_text(key: catalog.keys.Key) -> str:
     """A key as CREATE TABLE has it, without its name."""
     words = "PRIMARY KEY" if key.is_primary else "UNIQUE" if key.nulls_distinct else "UNIQUE NULLS NOT DISTINCT"
     names = ", ".join(map(quote_identifier, key.columns))
-    return f"{words} ({names}){key.deferral}" + ("" if key.is_enforced else " NOT ENFORCED")
+    return f"{words} ({names}){key.attributes}"
 
 
 def show_create(context: Context, table: Table) -> str:
