@@ -27,6 +27,7 @@ from server.app import App
 from server.config import Config
 from server.spark import EngineUnavailable
 from server.spark.engine import SparkEngine
+from tests.polling import HANG_S
 from tests.server.slow_engine import PassingEngine
 
 
@@ -43,7 +44,7 @@ class ServerThread:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=lambda: uvloop.run(self._serve()), name="tidewire-server")
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(HANG_S)
         if self._failure is not None:
             raise self._failure
 
@@ -72,14 +73,14 @@ class ServerThread:
 
     def call(self, work: Any) -> Any:
         """Runs the awaitable `work` on the server's loop and returns its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(HANG_S)
 
     def stop(self) -> None:
         """May be called twice."""
         assert self._stop is not None
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(HANG_S)
 
 
 async def _nothing() -> None:
@@ -241,7 +242,7 @@ class ServerProcess:
     def stop(self) -> int:
         """Sends SIGTERM and returns the exit code."""
         self.process.terminate()
-        code = self.process.wait(30)
+        code = self.process.wait(HANG_S)
         self._log.close()
         return code
 

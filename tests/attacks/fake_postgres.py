@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO, NamedTuple
 
+from tests.polling import HANG_S
+
 BOOL, CHAR, NAME, INT8, INT4, TEXT, OID, OIDS = 16, 18, 19, 20, 23, 25, 26, 1028
 LOGIN = {"server_version": "16.1", "client_encoding": "UTF8", "integer_datetimes": "on", "TimeZone": "UTC"}
 READY = b"Z" + struct.pack(">i", 5) + b"I"
@@ -67,7 +69,7 @@ class FakePostgres:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(20)
+            thread.join(HANG_S)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

@@ -8,6 +8,8 @@ import struct
 import threading
 from collections.abc import Callable
 
+from tests.polling import HANG_S
+
 Say = Callable[[bytes], None]
 
 
@@ -41,7 +43,7 @@ class Liar:
         self._listener.close()
         self.cut()
         for thread in self._threads:
-            thread.join(20)
+            thread.join(HANG_S)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

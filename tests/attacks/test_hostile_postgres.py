@@ -45,6 +45,7 @@ from tests.attacks.liar import Liar, Say
 from tests.attacks.test_lying_postgres import Attack, bounded_growth
 from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerProcess
+from tests.polling import HANG_S
 from tests.server.ingest.postgres.harness import database, definition, running
 
 pytestmark = pytest.mark.attacks
@@ -315,7 +316,7 @@ async def test_rows_of_a_snapshot_that_cannot_be_used(
     source, liar, sql = through
     liar.about, liar.lie = b"FROM ONLY public.t", lie
     with bounded_growth(12 * COPY_BYTES_MAX):
-        async with running(tmp_path, source) as running_source, asyncio.timeout(60):
+        async with running(tmp_path, source) as running_source, asyncio.timeout(HANG_S):
             while running_source.ids["t"] not in running_source.statistics.errors:
                 assert running_source.ingestion.error is None, running_source.ingestion.error
                 await asyncio.sleep(0.01)
@@ -350,7 +351,7 @@ async def test_a_snapshot_that_is_interrupted(
     source, liar, sql = through
     liar.about, liar.lie = b"FROM ONLY public.t", lie
     with bounded_growth(4 * COPY_BYTES_MAX):
-        async with running(tmp_path, source) as running_source, asyncio.timeout(60):
+        async with running(tmp_path, source) as running_source, asyncio.timeout(HANG_S):
             attack = Attack(running_source, liar, sql, 0)
             await attack.status("stalled", reason)
             assert len(str(running_source.ingestion.error)) < 2 * TEXT_MAX
@@ -368,7 +369,7 @@ async def test_a_server_that_closes_at_each_byte(through: Any, tmp_path: Path) -
     for size in itertools.count(0, 13):
         liar.answered_max = size
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 outputs = await kind.outputs(source)
         except (PgError, UpstreamError) as failure:
             failures.append(failure.message)
@@ -377,7 +378,7 @@ async def test_a_server_that_closes_at_each_byte(through: Any, tmp_path: Path) -
         break
     assert len(failures) > 50
     assert not [message for message in failures if not message.startswith(("could not connect to P", "PostgreSQL"))]
-    async with running(tmp_path, source) as running_source, asyncio.timeout(120):
+    async with running(tmp_path, source) as running_source, asyncio.timeout(HANG_S):
         attack = Attack(running_source, liar, sql, 0)
         for size in range(0, 2_000, 97):
             liar.answered_max = size

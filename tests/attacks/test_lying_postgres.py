@@ -24,6 +24,7 @@ from server.ingest.postgres import upstream
 from tests.attacks.clients import PAUSE_MAX_S
 from tests.attacks.liar import Liar, Say
 from tests.fix_postgres import PostgresServer
+from tests.polling import HANG_S
 from tests.protocol.pgoutput.plain import Change, relation_message, written
 from tests.server.ingest.postgres.harness import Source, database, definition, running
 
@@ -51,7 +52,7 @@ class Attack:
     async def status(self, status: str, message: str) -> None:
         """Waits for a status with a message."""
         found = self.source.ingestion
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while found.status != status or message not in str(found.error):
                 assert found.status != "failed", found.error
                 await asyncio.sleep(0.005)
@@ -64,7 +65,7 @@ class Attack:
         self.liar.lie = None
         self.liar.cut()
         await self.sql.execute("INSERT INTO t SELECT count(*), 'x' FROM t")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await self.source.reached(self.sql)
         await self.source.same(self.sql, "t")
         assert not self.source.statistics.errors

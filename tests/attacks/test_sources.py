@@ -20,7 +20,7 @@ from psycopg import errors
 
 from tests.attacks.clients import resident_bytes, watched
 from tests.fix_server import ServerProcess
-from tests.polling import until
+from tests.polling import HANG_S, until
 
 pytestmark = pytest.mark.attacks
 
@@ -208,7 +208,7 @@ def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
         for thread in (acceptor, *threads):
-            thread.join(20)
+            thread.join(HANG_S)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.polling import HANG_S
+
 
 class Proxy:
     """`budget()` returns the number of the server's bytes that a new connection forwards before it breaks; None: all.
@@ -37,11 +39,11 @@ class Proxy:
         address = self._listener.getsockname()
         self._target = None
         socket.create_connection(address).close()
-        self._threads[0].join(10)
+        self._threads[0].join(HANG_S)
         self._listener.close()
         self.cut()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(HANG_S)
             assert not thread.is_alive()
 
     def retarget(self, port: int) -> None:

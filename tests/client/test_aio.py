@@ -17,6 +17,7 @@ import tidewire
 from tests.client.conftest import Execute
 from tests.client.proxy import Proxy
 from tests.client.test_sync import QUICK, TOTAL, budgets, pinned, write_history
+from tests.polling import HANG_S
 from tidewire import Change, KeyChange, Progress, Retry, Snapshot, aio
 
 pytestmark = pytest.mark.usefixtures("released")
@@ -137,7 +138,7 @@ async def test_a_cancelled_task_leaves_no_connection(dsn: str, table: str) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         task = asyncio.create_task(follow())
-        await asyncio.wait_for(first.wait(), 10)
+        await asyncio.wait_for(first.wait(), HANG_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -165,7 +166,7 @@ async def test_close_ends_the_iteration_of_another_task(dsn: str, table: str) ->
     task = asyncio.create_task(follow())
     await asyncio.sleep(0)
     await batches.aclose()
-    assert all(isinstance(batch, Progress) for batch in await asyncio.wait_for(task, 10))
+    assert all(isinstance(batch, Progress) for batch in await asyncio.wait_for(task, HANG_S))
 
 
 async def test_close_ends_the_wait_for_another_attempt() -> None:

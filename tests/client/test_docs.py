@@ -18,6 +18,7 @@ import pytest
 
 from tests.client.conftest import Execute
 from tests.docs.pages import examples, executes, replayed
+from tests.polling import HANG_S
 
 pytestmark = pytest.mark.usefixtures("released")
 
@@ -169,7 +170,7 @@ def watched(dsn: str, directory: Path, lines: int) -> list[str]:
             threading.Event().wait(0.01)
         example.send_signal(signal.SIGINT)
         try:
-            assert example.wait(10) == 0
+            assert example.wait(HANG_S) == 0
         finally:
             example.kill()
     return printed

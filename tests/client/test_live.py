@@ -12,6 +12,7 @@ import pytest
 
 from tests.client.conftest import Execute
 from tests.client.test_reader import NAMES, feed, progress
+from tests.polling import HANG_S
 from tidewire import LiveTable, Query, Reader, aio
 
 
@@ -124,7 +125,7 @@ async def test_it_follows_a_subscription_until_it_is_cancelled(dsn: str, table: 
     live = Watched()
     task = asyncio.create_task(live.follow(aio.subscribe(dsn, table)))
     await asyncio.to_thread(execute, "INSERT INTO t VALUES (1, 10), (2, 20)")
-    await asyncio.wait_for(arrived.wait(), 10)
+    await asyncio.wait_for(arrived.wait(), HANG_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -19,6 +19,7 @@ from psycopg import errors
 import tidewire
 from tests.client.conftest import Execute
 from tests.client.proxy import Proxy
+from tests.polling import HANG_S
 from tidewire import Change, KeyChange, Progress, Retry, Snapshot, Update
 
 pytestmark = pytest.mark.usefixtures("released")
@@ -305,9 +306,9 @@ def test_close_ends_the_iteration_of_another_thread(dsn: str, table: str) -> Non
 
     thread = threading.Thread(target=follow)
     thread.start()
-    assert first.wait(10)
+    assert first.wait(HANG_S)
     batches.close()
-    assert ended.wait(10)
+    assert ended.wait(HANG_S)
     thread.join()
     assert list(batches) == []
 

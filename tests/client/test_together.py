@@ -19,6 +19,7 @@ from tests.client.conftest import Execute
 from tests.client.proxy import Proxy
 from tests.client.streams import History, columns, histories
 from tests.client.test_sync import COMMITS, QUICK, TOTAL, FakeHolding, budgets, pinned, write_history
+from tests.polling import HANG_S
 from tidewire import Change, JointSnapshot, JointUpdate, KeyChange, Progress, Query, Retry, Token, WrongToken, aio
 from tidewire.together import JointOptions, Merge
 
@@ -182,7 +183,7 @@ async def test_an_asynchronous_iteration_resumes_by_one_token(dsn: str, table: s
         last = asyncio.create_task(exhausted(batches))
         await asyncio.sleep(0)
         await batches.aclose()
-        await asyncio.wait_for(last, 10)
+        await asyncio.wait_for(last, HANG_S)
 
 
 async def exhausted(batches: aio.JointSubscription) -> None:
@@ -231,9 +232,9 @@ def test_close_ends_the_iteration_of_another_thread_and_up_to_all_streams(dsn: s
 
     thread = threading.Thread(target=follow)
     thread.start()
-    assert first.wait(10)
+    assert first.wait(HANG_S)
     batches.close()
-    assert ended.wait(10)
+    assert ended.wait(HANG_S)
     thread.join()
     with psycopg.connect(dsn, autocommit=True) as connection:
         ((now,),) = connection.execute("SELECT mz_now()::text::bigint").fetchall()

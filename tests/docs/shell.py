@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT
 from tests.fix_postgres import binaries
+from tests.polling import HANG_S
 
 
 def shell(commands: str, directory: Path, **environment: str) -> subprocess.Popen[str]:
@@ -39,5 +40,5 @@ def output(commands: str, directory: Path, **environment: str) -> str:
     with shell(commands, directory, **environment) as process:
         assert process.stdout is not None
         printed = process.stdout.read()
-        assert process.wait(60) == 0, printed
+        assert process.wait(HANG_S) == 0, printed
     return printed

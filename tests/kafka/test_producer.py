@@ -34,6 +34,7 @@ from server.ingest.upstream import UpstreamError
 from tests.kafka.mock_cluster import Api, MockCluster
 from tests.kafka.records import Record
 from tests.kafka.sinks import read_topic
+from tests.polling import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ async def test_a_commit_fails_soon_after_the_topic_was_deleted(
         await tested.begin()
         with pytest.raises(PgError, match=r'^topic "while-running" does not exist$'):
             await tested.send([b"b"])  # fails if the deletion is known by then
-            await asyncio.wait_for(tested.commit(), 10)
+            await asyncio.wait_for(tested.commit(), HANG_S)
 
 
 async def test_an_error_names_the_topic_of_the_message(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:

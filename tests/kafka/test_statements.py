@@ -14,13 +14,14 @@ from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.records import Record
 from tests.kafka.registry import Registry
 from tests.kafka.test_upstream import KEY, VALUE, avro, framed
+from tests.polling import HANG_S
 
 pytestmark = pytest.mark.slow
 
 
 async def until(connection: psycopg.AsyncConnection[Any], query: Any, expected: list[tuple[Any, ...]]) -> None:
     """Waits until a query has these rows."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_S):
         while True:
             if (await (await connection.execute(query)).fetchall()) == expected:
                 return

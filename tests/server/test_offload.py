@@ -13,6 +13,7 @@ import pytest
 from server.runtime import offload
 from server.runtime.offload import in_background_thread, in_stoppable_thread
 from server.sql.grammar.checkpoint import checkpoint
+from tests.polling import HANG_S
 
 FIRST_S = 0.01
 Run = Callable[[Callable[[], float]], Coroutine[Any, Any, float]]
@@ -81,7 +82,7 @@ async def test_expensive_statements_do_not_delay_others() -> None:
     expensive = [Work(2 * FIRST_S, ended, others_have_ended) for _ in range(4)]
     tasks = [asyncio.create_task(in_stoppable_thread(work)) for work in expensive]
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             await asyncio.sleep(FIRST_S)
             for _ in range(10):
                 assert await in_stoppable_thread(Work(0.001, ended)) == 0.001

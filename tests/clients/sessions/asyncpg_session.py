@@ -89,7 +89,7 @@ async def listen():
     ours, other = await asyncpg.connect(URL), await asyncpg.connect(URL)
     await other.add_listener("jobs", lambda connection, pid, channel, payload: received.put_nowait(payload))
     await ours.execute("SELECT pg_notify('jobs', 'work')")
-    assert await asyncio.wait_for(received.get(), 10) == "work"
+    assert await asyncio.wait_for(received.get(), 60) == "work"
     await ours.close()
     await other.close()
 

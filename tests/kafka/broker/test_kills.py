@@ -17,6 +17,7 @@ from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.load import Load
 from tests.kafka.broker.reading import MOMENTS, connected, serving, until_status
 from tests.kafka.registry import Registry
+from tests.polling import HANG_S
 
 pytestmark = pytest.mark.kafka
 
@@ -54,7 +55,7 @@ def test_the_broker_is_killed(kafka: KafkaBroker, registry: Registry, tmp_path: 
         try:
             for stays_down in (True, False):
                 load.written.clear()
-                assert load.written.wait(60)
+                assert load.written.wait(HANG_S)
                 kafka.kill()
                 if stays_down:
                     until_status(connection, load.topics["append"], "stalled")

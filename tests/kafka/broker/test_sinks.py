@@ -48,6 +48,7 @@ from tests.kafka.sinks import (
     until_written,
     upserted,
 )
+from tests.polling import HANG_S
 from tests.server.egress.child import write
 from tests.server.egress.histories import Change, by_key, history, rows_of, upserts
 from tests.server.egress.postgres.test_kills import killed_at_exit
@@ -268,7 +269,7 @@ async def test_a_topic_that_was_created_again_stalls_the_sink(
     kafka.create_topic("sink-again")
     async with started(tmp_path, kafka, registry) as (coordinator, sinks):
         await write(coordinator, (3, "a", 1))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             while (error := sinks.running[SINK].error) is None:
                 await coordinator.frontiers.moved.wait()
     assert error == 'topic "sink-again" was deleted and created again'
@@ -307,7 +308,7 @@ async def test_a_topic_that_is_created_again_is_noticed(
 
 async def until_stalled_by(coordinator: Coordinator, sinks: Sinks, topic: str) -> None:
     """Returns when the sink is stalled because its topic was created again."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_S):
         while (error := sinks.running[SINK].error) is None:
             await coordinator.frontiers.moved.wait()
     assert error == f'topic "{topic}" was deleted and created again'

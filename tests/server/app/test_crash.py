@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerProcess, server_without_spark
+from tests.polling import HANG_S
 
 pytestmark = pytest.mark.crash
 
@@ -95,13 +96,13 @@ def test_kills_lose_and_repeat_no_write(tmp_path: Path) -> None:
             writers = [Writer(server.dsn, life * 1_000_000 + n * 100_000 + 1) for n in range(2)]
             for thread in (subscriber, *writers):
                 thread.start()
-            assert subscriber.followed.wait(60)
-            assert all(writer.started.wait(60) for writer in writers)
+            assert subscriber.followed.wait(HANG_S)
+            assert all(writer.started.wait(HANG_S) for writer in writers)
             threading.Event().wait(dice.random())  # until the kill
         finally:
             server.kill()
         for thread in (subscriber, *writers):
-            thread.join(60)
+            thread.join(HANG_S)
         assert subscriber.progress[0] >= last_progress, "progress went backwards"
         assert subscriber.progress == sorted(subscriber.progress)
         last_progress = subscriber.progress[-1]
@@ -160,11 +161,11 @@ def test_kills_lose_and_repeat_no_increment(tmp_path: Path) -> None:
             threads = [Incrementer(server.dsn) for _ in range(4)]
             for thread in threads:
                 thread.start()
-            assert all(thread.started.wait(60) for thread in threads)
+            assert all(thread.started.wait(HANG_S) for thread in threads)
         finally:
             server.kill()
         for thread in threads:
-            thread.join(60)
+            thread.join(HANG_S)
         clients += threads
     server = ServerProcess(tmp_path)
     try:
@@ -360,10 +361,10 @@ def test_kills_leave_tables_altered_or_not(tmp_path: Path) -> None:
                 assert connection.execute("SELECT count(*) FROM pg_class WHERE relpersistence = 't'").fetchone() == (1,)
                 alterer = Alterer(server.dsn, last + 1)
                 alterer.start()
-                assert alterer.started.wait(60)
+                assert alterer.started.wait(HANG_S)
                 threading.Event().wait(random.random() * 2)  # until the kill
         finally:
             server.kill()
-        alterer.join(60)
+        alterer.join(HANG_S)
         done = alterer.done
     assert done > 4

@@ -16,6 +16,7 @@ import pytest
 from server.runtime import shutdown
 from server.runtime.threads import to_the_end
 from tests.fix_server import ServerProcess, ServerThread
+from tests.polling import HANG_S
 from tests.server.slow_engine import PassingEngine
 
 ENDS_S = 8.0  # the longest shutdown; it is more than TASKS_END_S
@@ -163,7 +164,7 @@ def test_a_stuck_process_exits(tmp_path: Path) -> None:
     """It logs the tasks and threads for which it waited."""
     server = ServerProcess(tmp_path, module="tests.server.app.stuck_server")
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 1, "it ended by itself"
+    assert server.process.wait(HANG_S) == 1, "it ended by itself"
     event = server.await_event("shutdown took too long")
     assert any(task.startswith("stuck task at ") for task in event["tasks"])
     assert any(thread.startswith("stuck thread at ") for thread in event["threads"])

@@ -25,6 +25,7 @@ from server import __main__ as command
 from server.config import Config
 from server.spark.embedded.jvm import PART_S, ClassArchive, kill_leftover_processes
 from tests.fix_server import ServerProcess, server_without_spark
+from tests.polling import HANG_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -363,7 +364,7 @@ def test_ctrl_c_prints_only_the_log(tmp_path: Path) -> None:
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         assert connection.execute("SELECT count(*) > 10 FROM pg_catalog.pg_class").fetchone() == (True,)
     server.process.send_signal(signal.SIGINT)
-    assert server.process.wait(20) == 0
+    assert server.process.wait(HANG_S) == 0
     server._log.close()
     lines = server.log_path.read_text().splitlines()
     assert [line for line in lines if not line.startswith("{")] == []
@@ -390,7 +391,7 @@ def test_the_jvm_of_a_killed_server_is_ended(tmp_path: Path) -> None:
     neighbour = subprocess.Popen(["sleep", "60"], cwd=neighbour_directory)
     scratch.rmdir()
     kill_leftover_processes(scratch)
-    assert left.wait(10) == -signal.SIGKILL
+    assert left.wait(HANG_S) == -signal.SIGKILL
     assert neighbour.poll() is None
     neighbour.kill()
     neighbour.wait()

@@ -10,6 +10,7 @@ import pytest
 from psycopg import errors
 
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 from tests.server.authorization.test_roles import Sessions
 
 
@@ -92,10 +93,10 @@ def test_a_running_subscription_ends(waits: bool, sessions: Sessions) -> None:
 
     thread = threading.Thread(target=subscribe)
     thread.start()
-    assert started.wait(20)
+    assert started.wait(HANG_S)
     boss.execute("REVOKE SELECT ON t FROM ann")
     boss.execute("INSERT INTO t VALUES (7, 8)")
-    thread.join(20)
+    thread.join(HANG_S)
     assert [error.sqlstate for error in caught] == ["42501"]
     assert not any(b"7\t8" in row for row in received)
     assert sessions["bob"].execute("SELECT * FROM t").fetchall() == [(1, 2), (7, 8)]

@@ -17,7 +17,7 @@ from catalog.ids import ObjectId, Timestamp
 from server.coordinator.backpressure import Backpressure
 from server.runtime.metrics import Metrics
 from tests.fix_server import ServerThread
-from tests.polling import until
+from tests.polling import HANG_S, until
 from tests.server.coordinator.test_dataflows import Connection, connected, follow, rows
 from tests.server.slow_engine import PassingEngine, SlowEngine
 
@@ -99,7 +99,7 @@ def test_writers_wait_for_a_lagging_dataflow(server: ServerThread, slow: SlowEng
                     other.execute("COMMIT")
                 assert {len(s) for (s,) in rows(other, "SELECT * FROM t")} == {20_000}
             assert 5 <= writer.written < MANY, writer.written
-        writer.join(60)
+        writer.join(HANG_S)
         assert writer.written == MANY
         assert rows(connection, "SELECT * FROM m") == [(WIDE,)] * MANY
         until(lambda: not holding(connection))  # the next check of the lag
@@ -115,14 +115,14 @@ def test_a_write_waits_at_most_dataflow_lag_delay_max(server: ServerThread, slow
         assert rows(connection, "SELECT * FROM m") == []
         connection.execute("ALTER SYSTEM SET dataflow_lag_delay_max = '300ms'")
         with slow.shut_gate():
-            Writer(server.dsn(), 12).join(60)
+            Writer(server.dsn(), 12).join(HANG_S)
             until(lambda: holding(connection))
             begun = time.monotonic()
-            Writer(server.dsn(), 3).join(60)
+            Writer(server.dsn(), 3).join(HANG_S)
             assert 0.8 < time.monotonic() - begun < 30
             connection.execute("ALTER SYSTEM SET dataflow_lag_bytes_max = 0")
             until(lambda: not holding(connection))
-            Writer(server.dsn(), 3).join(60)
+            Writer(server.dsn(), 3).join(HANG_S)
         assert len(rows(connection, "SELECT * FROM m")) == 18
 
 
@@ -138,7 +138,7 @@ def test_dropped_dataflows_delay_no_writer(server: ServerThread, slow: SlowEngin
             connection.execute("DROP MATERIALIZED VIEW m")
             until(lambda: holding(connection) == 1)
             subscriber.rollback()
-            writer.join(60)
+            writer.join(HANG_S)
             assert writer.written == MANY
 
 

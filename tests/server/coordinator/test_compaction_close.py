@@ -25,6 +25,7 @@ from server.coordinator.payloads import prepare_payloads
 from server.runtime.threads import thread_to_the_end
 from server.timeline.frontiers import Frontiers
 from tests.catalog.test_log import Opened, T, rows
+from tests.polling import HANG_S
 from tests.server.ingest.child import opened
 
 TABLE = Table(ObjectId("u10"), ObjectId("u2"), "t", (Column("n", "int8"),), retain_ms=0)
@@ -40,7 +41,7 @@ async def test_a_merge_in_progress_ends_before_the_close_and_leaves_no_file(
     def slow(self: Log, table: pa.Table, *more: Any) -> Any:
         if table.num_rows > ROWS:
             begun.set()
-            assert may_end.wait(10)
+            assert may_end.wait(HANG_S)
         return prepare(self, table, *more)
 
     monkeypatch.setattr(Log, "prepare", slow)
@@ -67,7 +68,7 @@ async def test_the_result_of_a_cancelled_thread_is_discarded_once_it_has_ended()
     discarded: list[int] = []
 
     def work(number: int) -> int:
-        assert may_end.wait(10)
+        assert may_end.wait(HANG_S)
         if number < 0:
             raise ValueError(number)
         return number
@@ -137,7 +138,7 @@ async def test_a_collection_that_is_dropped_during_its_merge_is_no_failure(
         for _ in range(8):
             rows = pa.table([np.arange(ROWS), np.ones(ROWS, np.int64)], ["c0", DIFF])
             await coordinator.commit(Request(writes=await prepare_payloads(coordinator.log, {TABLE.id: [rows]})))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             for _ in range(2):
                 await passes.get()
         await coordinator.close()

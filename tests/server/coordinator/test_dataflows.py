@@ -20,6 +20,7 @@ from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_index, plan_stored
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 from tests.server.slow_engine import PassingEngine
 
 Connection = psycopg.Connection[Any]
@@ -141,7 +142,7 @@ def test_the_rows_of_a_query_are_freed_when_its_subscriber_disconnects(server: S
             weakref.finalize(feed._accumulated, freed.set)
             del feed
             reader.close()
-            assert freed.wait(30)
+            assert freed.wait(HANG_S)
         finally:
             gc.enable()
 

@@ -35,6 +35,7 @@ from server.runtime.errors import to_pg_error
 from server.runtime.logs import _Stderr
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers
+from tests.polling import HANG_S
 from tests.server.slow_engine import PassingEngine
 
 TABLE, VIEW = ObjectId("u4"), ObjectId("u5")
@@ -56,7 +57,7 @@ async def test_compaction_continues_when_free_pages_cannot_be_returned(
     monkeypatch.setattr(Store, "give_back", full)
     log = Log(store, Payloads(tmp_path / "payloads"))
     task = asyncio.create_task(compact(store, log, Frontiers(), Metrics(), 0.001, nothing))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         for _ in range(3):
             await passes.get()
     task.cancel()
@@ -159,7 +160,7 @@ async def test_a_materialized_view_is_written_when_the_disk_has_space_again() ->
     holder = frontiers.hold({TABLE}, 1)
     dataflow = Dataflow(VIEW, Constant(), sink, frontiers, holder, Metrics(), item=view)
     task = asyncio.create_task(dataflow.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while not sink.written:
             frontiers.moved.fire()  # time advances independently of the disk
             await asyncio.sleep(0.001)

@@ -14,10 +14,10 @@ import pytest
 from catalog.store import Store
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 
 pytestmark = pytest.mark.spark
 
-DEADLINE_S = 30
 VIEW = "SELECT k, n FROM m ORDER BY k"
 
 
@@ -63,7 +63,7 @@ def test_changes_are_written_once_if_the_dataflow_is_restarted_during_the_write(
             assert connection.execute(VIEW.encode()).fetchall() == [(1, 1)]
             transactions.are_held = True
             connection.execute("INSERT INTO t VALUES (2)")
-            assert transactions.committed.wait(DEADLINE_S)
+            assert transactions.committed.wait(HANG_S)
             transactions.are_held = False
             connection.execute("ALTER TABLE t ADD COLUMN w int")
             transactions.release(server)
@@ -91,7 +91,7 @@ def test_a_lagging_view_writes_many_times_in_one_transaction(
             assert connection.execute(VIEW.encode()).fetchall() == []
             transactions.are_held = True
             connection.execute("INSERT INTO t VALUES (0)")
-            assert transactions.committed.wait(DEADLINE_S)
+            assert transactions.committed.wait(HANG_S)
             for number in range(1, 51):
                 connection.execute(f"INSERT INTO t VALUES ({number % 7})".encode())
             transactions.are_held = False

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 from tests.server.slow_engine import PassingEngine, SlowEngine
 
 INTERVAL_S = 0.05
@@ -79,6 +80,6 @@ def test_a_hold_advances_to_reported_progress_while_its_view_recovers(tmp_path: 
                 assert "The greatest allowed time is" in str(refused.value.diag.message_detail)
                 assert not read.done(), "a read waits for the view"
                 engine.open()
-                assert [row[2:] for row in read.result(30) if not row[1]] == [(1, 1)]
+                assert [row[2:] for row in read.result(HANG_S) if not row[1]] == [(1, 1)]
         finally:
             server.stop()

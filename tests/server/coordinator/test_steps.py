@@ -14,6 +14,7 @@ from server.dataflow.runtime import statement_limit
 from server.spark.engine import SparkEngine
 from server.timeline.frontiers import RETENTION_MS
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 from tests.server.coordinator.test_dataflows import changes, connected, follow, rows
 from tests.server.slow_engine import SlowEngine
 
@@ -56,7 +57,7 @@ def test_a_lagging_dataflow_catches_up_in_few_steps(server: ServerThread, slow: 
             for number in range(COMMITS):
                 connection.execute("INSERT INTO t VALUES (%s, %s)", (number % 2, number))
             times = [row[0] for row in changes(ahead, COMMITS)]
-            assert slow.waiting_at_gate.wait(30)
+            assert slow.waiting_at_gate.wait(HANG_S)
         expected: dict[int, tuple[int, int]] = {0: (1, 0)}
         for number, at in enumerate(times):
             key = number % 2
@@ -86,7 +87,7 @@ def test_a_slow_dataflow_does_not_delay_others(server: ServerThread, slow: SlowE
                 assert rows(connection, "SELECT * FROM one") == [(0, 7 + number)]
             connection.execute("INSERT INTO t VALUES (0, 1)")
             assert sorted(row[1:] for row in changes(other, 2)) == [(-1, 7), (1, 1)]
-            assert slow.waiting_at_gate.wait(30)
+            assert slow.waiting_at_gate.wait(HANG_S)
             assert slow.at_gate <= statement_limit.STATEMENTS_MAX
         assert rows(connection, "SELECT * FROM many") == [(0, 6 + COMMITS)] * BRANCHES
 
@@ -97,7 +98,7 @@ def test_a_recomputed_dataflow_catches_up(server: ServerThread, slow: SlowEngine
         with slow.shut_gate():
             for number in range(5):
                 connection.execute(f"CREATE TABLE late{number} (a int)".encode())
-            assert slow.waiting_at_gate.wait(30)
+            assert slow.waiting_at_gate.wait(HANG_S)
         found = changes(behind, 5)
         assert [row[1:] for row in found] == [(1, f"late{number}") for number in range(5)]
         assert len({row[0] for row in found}) == 5
@@ -122,7 +123,7 @@ def test_a_dataflow_that_lagged_at_shutdown_skips_no_timestamp(slow: SlowEngine,
                 for _ in range(COMMITS):
                     connection.execute("INSERT INTO t VALUES (0)")
                 last = int(rows(connection, "SELECT mz_now()::text")[0][0])
-                assert slow.waiting_at_gate.wait(30)
+                assert slow.waiting_at_gate.wait(HANG_S)
                 deadline = time.monotonic() + 30
                 while int(rows(connection, "SELECT mz_now()::text")[0][0]) < last + 2 * RETENTION_MS:
                     assert time.monotonic() < deadline

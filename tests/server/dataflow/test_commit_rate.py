@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from server.dataflow.runtime.commit_rate import PAUSE_S_MAX, UNREAD_PAUSE_S, WAITING_MAX, CommitRate, pause
+from tests.polling import HANG_S
 
 
 def rate_of(commits_per_s: float, step_s: float, seconds: float = 5.0) -> CommitRate:
@@ -60,6 +61,6 @@ def test_an_unread_result_pauses_longer_while_commits_are_frequent() -> None:
 async def test_a_reader_ends_a_pause() -> None:
     awaited = asyncio.Event()
     asyncio.get_running_loop().call_later(0.01, awaited.set)
-    await asyncio.wait_for(pause(600, awaited), 30)
+    await asyncio.wait_for(pause(600, awaited), HANG_S)
     assert not awaited.is_set()
     await pause(0.001, awaited)

@@ -23,6 +23,7 @@ from server.dataflow.runtime.hydration import Hydration
 from server.dataflow.runtime.resting import Resting
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers
+from tests.polling import HANG_S
 
 T, U = ObjectId("t"), ObjectId("u")
 SCHEMA = pa.schema([("c0", pa.int64()), DIFF_FIELD])
@@ -207,7 +208,7 @@ class Log:
 
 
 async def until(condition: Callable[[], bool], tasks: list[asyncio.Task[None]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while not condition():
             assert not any(task.done() for task in tasks), [task.exception() for task in tasks if task.done()]
             await asyncio.sleep(0)

@@ -24,6 +24,7 @@ from server.dataflow.arrangements import run_files, task_runner
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.arrangements.file_arrangement import Executors, FileArrangement
 from server.dataflow.arrangements.run import ByKey, ByOrder, Run, Sorting
+from tests.polling import HANG_S
 from tests.server.dataflow.workers import Workers
 
 SCHEMA = pa.schema([("c0", pa.int64()), ("c1", pa.string())])
@@ -70,7 +71,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while not condition():  # noqa: ASYNC110 (no event signals that a file is deleted)
             await asyncio.sleep(0.005)
 

@@ -42,6 +42,7 @@ from server.dataflow.runtime.computation import Computation
 from server.runtime import threads
 from server.runtime.errors import to_pg_error
 from server.spark.engine import SparkEngine
+from tests.polling import HANG_S
 from tests.server.dataflow import histories
 from tests.server.dataflow.histories import History, changes_table, followed, from_scratch, ids, planned, random_history
 
@@ -377,7 +378,7 @@ def test_a_thread_of_a_cancelled_step_changes_no_state(
     async def in_slow_thread(work: Callable[..., Any], *arguments: Any) -> Any:
         def slow() -> Any:
             entered.set()
-            assert released.wait(60)
+            assert released.wait(HANG_S)
             try:
                 return work(*arguments)
             finally:
@@ -569,7 +570,7 @@ def test_too_expensive_steps_are_detected_before_rows_are_read(
 
         for time, has_state in ((2, False), (3, True), (4, False)):
             computation.restore_state(lambda: nullcontext(mock.Mock(time=Timestamp(2))), failed)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 while not computation.has_state:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             read.clear()

@@ -30,6 +30,7 @@ from server.dataflow.runtime.restoration import Restoration
 from server.spark.engine import SparkEngine
 from server.sql.rewrite import rewritten
 from server.timeline.frontiers import Frontiers
+from tests.polling import HANG_S
 from tests.server.dataflow.histories import History, changes_table, from_scratch, ids, planned, random_row
 from tests.server.slow_engine import SlowEngine
 
@@ -263,7 +264,7 @@ async def _without_state(engine: Any, shared: SharedArrangements, sql: str = JOI
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while True:
             if condition():
                 return

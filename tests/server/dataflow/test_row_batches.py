@@ -12,6 +12,7 @@ import pytest
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.runtime import row_batches
 from server.dataflow.runtime.row_batches import ROWS_MAX, RUNNING_MAX, RowBatches
+from tests.polling import HANG_S
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,7 @@ async def test_a_slow_statement_does_not_delay_the_others(monkeypatch: pytest.Mo
     tasks = []
     for number in range(RUNNING_MAX):
         tasks += await started(batches, rows(number))
-        await asyncio.wait_for(runner.begun.acquire(), 10)
+        await asyncio.wait_for(runner.begun.acquire(), HANG_S)
     tasks += await started(batches, rows(8), rows(9))
     await asyncio.sleep(0.02)
     assert len(runner.batches) == RUNNING_MAX

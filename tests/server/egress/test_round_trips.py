@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic, sleep
 
 import psycopg
 import pyarrow as pa
@@ -24,10 +23,9 @@ from protocol.pgwire.text_columns import DEFAULT_STYLE, plain_column, text_colum
 from server.egress.file.changes_file import Container
 from server.ingest.files.avro_files import AvroMessages
 from tests.examples import examples
+from tests.polling import until
 from tests.protocol.columns import batches
 from tests.server.egress.test_replication import Row, Server
-
-WAIT_S = 8
 
 
 @st.composite
@@ -87,13 +85,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
         server.connection.adapters.register_loader(type, TextLoader)
     yield server
     server.stop()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + WAIT_S
-    while not condition():
-        assert monotonic() < deadline, condition()
-        sleep(0.02)
 
 
 def rows_of(server: Server, relation: str) -> Counter[Row]:

@@ -41,6 +41,7 @@ from server.egress.file.output import FileOutput, avro_schema
 from server.egress.sink_task import SinkStatus, SinkTask
 from server.egress.sinks import Sinks
 from server.ingest.upstream import UpstreamError
+from tests.polling import HANG_S
 from tests.server.egress.child import TABLE, define, running, sink_of, write
 
 KILLS = 4
@@ -342,7 +343,7 @@ async def test_a_file_that_is_removed_or_shortened_while_it_is_written_stalls_it
         with path.open("ab") as file:
             file.truncate(0)
     await write(coordinator, (2, "b", 1))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         while len([error for error in reports if error]) < 2:
             await coordinator.frontiers.moved.wait()
     first, second, *_ = [error for error in reports if error is not None]
@@ -378,7 +379,7 @@ async def test_a_file_that_lost_messages_stalls_its_sink(tmp_path: Path, name: s
     sinks = Sinks(coordinator)
     sinks.hold()
     sinks.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         while (error := sinks.running[SINK].error) is None:
             await coordinator.frontiers.moved.wait()
     assert error.startswith(f'file "{tmp_path}/{name}" of a sink has the frontier ')
@@ -412,7 +413,7 @@ async def test_a_sink_that_continues_a_history_notices_an_empty_file(
     sinks = Sinks(coordinator)
     sinks.hold()
     sinks.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while (error := sinks.running[SINK].error) is None:
             await coordinator.frontiers.moved.wait()
     assert error.startswith(f'file "{tmp_path}/{name}" of a sink has the frontier None, but the sink has ')
@@ -443,7 +444,7 @@ async def test_a_file_is_closed_after_its_last_write(tmp_path: Path) -> None:
     def messages() -> Iterator[bytes]:
         yield b"1" * changes_file.WRITE_BYTES
         begun.set()
-        assert end.wait(20)
+        assert end.wait(HANG_S)
         yield b"2"
 
     coordinator, sinks = running(tmp_path / "data")
@@ -515,10 +516,10 @@ async def test_a_later_change_of_the_catalog_does_not_interrupt_the_close_of_a_d
     before = coordinator.state
     after = replace(without_item(before, SINK), version=before.version + 1)
     await coordinator.commit(Request(catalog=(before, after)))
-    await asyncio.wait_for(closing.wait(), 10)
+    await asyncio.wait_for(closing.wait(), HANG_S)
     await define(coordinator, replace(TABLE, id=ObjectId("u12"), name="other"))
     may_close.set()
-    await asyncio.wait_for(closed.wait(), 10)
+    await asyncio.wait_for(closed.wait(), HANG_S)
     await sinks.close()
     await coordinator.close()
 

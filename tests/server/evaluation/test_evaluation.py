@@ -26,6 +26,7 @@ from server.sql.plan import PlanContext, plan_query
 from server.workers import pool
 from server.workers.messages import REQUEST, Call, framed
 from server.workers.worker import Serve
+from tests.polling import HANG_S
 from tests.server.states import empty_state
 
 pytestmark = pytest.mark.slow
@@ -243,7 +244,7 @@ async def test_cancelling_an_evaluation_ends_its_worker_and_no_other(tmp_path: P
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(asyncio.to_thread(_await_end, pid), 10)
+        await asyncio.wait_for(asyncio.to_thread(_await_end, pid), HANG_S)
         assert (await evaluator.evaluate(expensive(), Bindings())).to_pylist() == [{"c0": "aaa"}]
     finally:
         await evaluator.close()

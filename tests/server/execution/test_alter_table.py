@@ -19,6 +19,7 @@ from server.spark.engine import SparkEngine
 from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import Connect, ServerThread
+from tests.polling import HANG_S
 from tests.server.execution.test_sequences import differences
 from tests.server.execution.test_write import done
 
@@ -311,7 +312,7 @@ def test_writers_with_an_earlier_definition_fail(connect: Connect) -> None:
     waiting.join(0.5)
     assert waiting.is_alive()
     ours.execute("COMMIT")
-    waiting.join(60)
+    waiting.join(HANG_S)
     assert rows(ours, "SELECT * FROM t") == [(5, 5)]
 
 

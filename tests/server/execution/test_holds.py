@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 
 Connection = psycopg.Connection[Any]
 
@@ -556,7 +557,7 @@ def test_a_hold_is_dropped_while_a_reader_resumes(db: Connection) -> None:
         with ThreadPoolExecutor(2) as threads:
             reading = threads.submit(resumed, db.info.dsn, start, written)
             db.execute(f"DROP HOLD h{number}")
-            assert reading.result(60) in ([number + 100], None)
+            assert reading.result(HANG_S) in ([number + 100], None)
 
 
 def resumed(dsn: str, start: int, end: int) -> list[int] | None:

@@ -17,6 +17,7 @@ from psycopg import errors
 from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread, server_without_spark
+from tests.polling import HANG_S
 from tests.server.slow_engine import PassingEngine
 
 Connection = psycopg.Connection[Any]
@@ -321,7 +322,7 @@ def test_keys_are_checked_after_a_kill(tmp_path: Path, commits: int) -> None:
         threads = [threading.Thread(target=write, args=(server.dsn, own, begin, enough)) for own in owns]
         for thread in threads:
             thread.start()
-        assert enough.wait(60)
+        assert enough.wait(HANG_S)
         server.kill()
         for thread in threads:
             thread.join()

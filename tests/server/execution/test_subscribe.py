@@ -20,6 +20,7 @@ from psycopg import errors
 from server.execution import subscribe
 from tests.examples import examples
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 
 Row = tuple[Any, ...]
 
@@ -67,13 +68,13 @@ class Follower:
         with self._moved:
             # The first progress is at AS OF and precedes the snapshot, so it completes nothing.
             done = lambda: bool(self.progress[1:] and self.progress[-1] >= time) or not self._thread.is_alive()
-            assert self._moved.wait_for(done, 30), (time, self.progress[-3:])
+            assert self._moved.wait_for(done, HANG_S), (time, self.progress[-3:])
             assert self._error is None, self._error
             return Counter({row: count for row, count in self.rows.items() if count})
 
     def stop(self) -> None:
         self._connection.cancel_safe()
-        self._thread.join(30)
+        self._thread.join(HANG_S)
         self._connection.close()
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.examples import seeds
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
-from tests.polling import until
+from tests.polling import HANG_S, until
 from tests.server.execution.test_subscribe import Follower, now
 from tests.server.execution.test_write import done
 from tests.server.slow_engine import PassingEngine
@@ -145,7 +145,7 @@ def test_a_statement_that_waited_uses_the_view_that_replaced_its_own(ours: psyco
         until(lambda: ours.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall())
         ours.execute("CREATE OR REPLACE VIEW v AS SELECT b, id AS k, a, a * 2 AS twice FROM t WHERE id = 2")
         holder.execute("COMMIT")
-        thread.join(30)
+        thread.join(HANG_S)
     assert found == [1]
     assert ours.execute("SELECT id, b FROM t").fetchall() == [(1, "held")]
 

@@ -10,8 +10,7 @@ from typing import Any
 from protocol.pgwire.messages.frontend import Query
 from protocol.pgwire.messages.startup import StartupMessage
 from protocol.pgwire.messages.wire_format import HEADER, INT32
-
-WAIT_S = 30
+from tests.polling import HANG_S
 
 
 def frame(code: bytes, body: bytes) -> bytes:
@@ -23,7 +22,7 @@ class RawClient:
     """Returns messages as (type, body). The body of an ErrorResponse is (severity, SQLSTATE, message)."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
         self._received = b""
 
     def start(self, user: str, database: str | None = None) -> list[tuple[str, Any]]:

@@ -25,6 +25,7 @@ from server.session_state.prepared import Prepared
 from server.sql.grammar.statements import Insert, Update
 from tests.examples import examples
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 from tests.server.slow_engine import PassingEngine
 
 STATEMENTS = (
@@ -127,7 +128,7 @@ class Wire:
     resume_reading = pause_reading
 
     async def next_write(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while not self.written:
                 self.came.clear()
                 await self.came.wait()
@@ -136,7 +137,7 @@ class Wire:
 
     async def answered(self) -> bytes:
         """Returns the bytes written up to a ReadyForQuery, or all bytes if the connection was closed."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while self.written[-6:-1] != b"Z\0\0\0\5" and not self.closed:
                 self.came.clear()
                 await self.came.wait()

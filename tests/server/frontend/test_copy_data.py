@@ -8,6 +8,7 @@ from typing import Any
 
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyInResponse
 from server.frontend.copy import _copy_data
+from tests.polling import HANG_S
 from tests.protocol.test_connection import ready
 
 
@@ -20,5 +21,5 @@ async def test_data_that_arrives_during_decoding_is_not_waited_for() -> None:
     assert await anext(data) == b"1\n"
     connection.receive_data(CopyData(b"2\n").serialize() + CopyDone().serialize())
     arrival.set()  # as Session.received
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         assert [part async for part in data] == [b"2\n"]

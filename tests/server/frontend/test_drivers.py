@@ -16,6 +16,7 @@ from psycopg.rows import namedtuple_row
 
 from testdrive.wire import Connection, encode
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 
 Row = tuple[Any, ...]
 
@@ -165,7 +166,7 @@ def through_asyncpg(dsn: str, work: Callable[[Any], Awaitable[None]]) -> None:
     async def run() -> None:
         reader = await asyncpg.connect(dsn)
         try:
-            await asyncio.wait_for(work(reader), 60)
+            await asyncio.wait_for(work(reader), HANG_S)
         finally:
             await reader.close()
 
@@ -251,7 +252,7 @@ def test_asyncpg_copies_in_every_format(dsn: str, connection: psycopg.Connection
             reader.copy_from_query("SUBSCRIBE (SELECT a, b FROM t)", output=write, format=format)
         )
         await asyncio.to_thread(connection.execute, "INSERT INTO t VALUES (3, 'third')")
-        await asyncio.wait_for(third.wait(), 30)
+        await asyncio.wait_for(third.wait(), HANG_S)
         copying.cancel()
         with pytest.raises((asyncio.CancelledError, asyncpg.QueryCanceledError)):
             await copying

@@ -26,7 +26,7 @@ from psycopg import errors
 from protocol.pgwire.messages.startup import SSLRequest, StartupMessage
 from server.frontend import client_registry, half_open
 from tests.fix_server import ServerThread
-from tests.polling import until
+from tests.polling import HANG_S, until
 from tests.server.authentication.certificates import Authority
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
 from tests.server.http.fix_api import Api
@@ -786,7 +786,7 @@ async def over_tls(
     async with aiohttp.ClientSession(connector=connector, headers=authorized(credentials)) as client:
         yield client
     transports = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]  # aiohttp does not await them
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while any(transport._sock is not None for transport in list(transports.values())):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -854,7 +854,7 @@ async def test_the_api_over_tls(server: ServerThread, authority: Authority) -> N
                 assert events.status == status
                 text = ""
                 while status == 200 and "event: rows" not in text:
-                    text += (await asyncio.wait_for(events.content.readuntil(b"\n\n"), 10)).decode()
+                    text += (await asyncio.wait_for(events.content.readuntil(b"\n\n"), HANG_S)).decode()
         async with client.ws_connect(f"{url}/api/subscribe?query=open", timeout=aiohttp.ClientWSTimeout(10)) as socket:
             kinds = [(await socket.receive_json(timeout=10))["event"] for _ in range(2)]
             assert kinds == ["start", "rows"]

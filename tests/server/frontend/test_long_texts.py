@@ -17,11 +17,11 @@ from server.sql import plan, write_plan
 from server.sql.grammar import trees as trees_module
 from server.sql.grammar.parse import parse_query
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 
 pytestmark = pytest.mark.slow
 
 LIST = ", ".join(map(str, range(5_000)))
-WAIT_S = 30
 
 
 class Gate:
@@ -40,7 +40,7 @@ class Gate:
 
         def stopping(*args: Any) -> Any:
             self.reached.set()
-            assert self._opened.wait(WAIT_S), "nobody else is answered while this is planned"
+            assert self._opened.wait(HANG_S), "nobody else is answered while this is planned"
             return original(*args)
 
         monkeypatch.setattr(module, name, stopping)
@@ -85,10 +85,10 @@ def test_other_sessions_are_answered_while_a_long_text_is_planned(
         gate.shut()
         with ThreadPoolExecutor(1) as thread:
             running = thread.submit(run)
-            assert gate.reached.wait(WAIT_S)
+            assert gate.reached.wait(HANG_S)
             assert other.execute("SELECT * FROM t").fetchall() == [(3,)]  # this text is planned already
             gate.open()
-            running.result(WAIT_S)
+            running.result(HANG_S)
 
 
 def test_other_sessions_are_answered_while_a_long_cursor_is_declared(
@@ -100,10 +100,10 @@ def test_other_sessions_are_answered_while_a_long_cursor_is_declared(
         gate.shut()
         with ThreadPoolExecutor(1) as thread:
             running = thread.submit(lambda: one.execute(declare.encode()))
-            assert gate.reached.wait(WAIT_S)
+            assert gate.reached.wait(HANG_S)
             assert other.execute("SHOW application_name").fetchone() == ("",)
             gate.open()
-            running.result(WAIT_S)
+            running.result(HANG_S)
 
 
 def test_errors_of_a_long_text_are_reported_and_the_session_continues(passing_server: ServerThread) -> None:

@@ -22,6 +22,7 @@ from server.session_state import listening
 from tests.examples import examples
 from tests.fix_postgres import binaries
 from tests.fix_server import Connect, ServerThread
+from tests.polling import HANG_S
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -219,7 +220,7 @@ async def test_a_listener_of_asyncpg(dsn: str) -> None:
             await ours.execute("""NOTIFY "Jobs", 'one'""")
             await other.execute("SELECT pg_notify($1, $2)", "Jobs", "own")
             expected = [(ours.get_server_pid(), "Jobs", "one"), (other.get_server_pid(), "Jobs", "own")]
-            assert [await asyncio.wait_for(received.get(), 10) for _ in expected] == expected
+            assert [await asyncio.wait_for(received.get(), HANG_S) for _ in expected] == expected
             await other.remove_listener("Jobs", put)
         await ours.execute("""NOTIFY "Jobs", 'nobody listens'""")
         assert received.empty()

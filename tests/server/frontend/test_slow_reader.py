@@ -15,6 +15,7 @@ import pytest
 from protocol.pgwire.messages.frontend import Query
 from protocol.pgwire.messages.startup import StartupMessage
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 
 LIMIT = 200_000
 WIDE = "x" * 20_000
@@ -80,7 +81,7 @@ def test_only_the_slow_client_gets_an_error(
         neighbour.start()
         for number in range(total):
             table.execute("INSERT INTO t VALUES (%s, %s)", (number, WIDE))
-        assert counted.wait(60), "the neighbour was delayed"
+        assert counted.wait(HANG_S), "the neighbour was delayed"
         neighbour.join()
         seen = stuck.read_until(b"subscription fell too far behind")
         seen = stuck.read_until(b"subscription_waiting_bytes_max.")
@@ -96,7 +97,7 @@ def test_the_connection_of_a_client_that_reads_nothing_is_aborted(
     clients = server.app.listener.clients
 
     async def gone(process_ids: set[int]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while process_ids & {client.process_id for client in clients}:
                 await clients.wait_until_one_leaves()
 

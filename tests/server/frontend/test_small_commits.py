@@ -17,6 +17,7 @@ from psycopg import errors
 from protocol.pgwire.messages.frontend import Bind, Execute, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
 from tests.fix_server import ServerThread
+from tests.polling import HANG_S
 from tests.server.frontend.raw_client import RawClient
 
 PREPARED = Parse("", "INSERT INTO t VALUES ($1)").serialize() + Bind("", "", (), (b"1",)).serialize()
@@ -33,11 +34,11 @@ def blocked_writer(server: ServerThread) -> Iterator[None]:
 
     def block(_: object) -> None:
         is_blocked.set()
-        assert ends.wait(60)
+        assert ends.wait(HANG_S)
 
     thread = threading.Thread(target=lambda: server.app.coordinator.store.transact(block))
     thread.start()
-    assert is_blocked.wait(30)
+    assert is_blocked.wait(HANG_S)
     try:
         yield
     finally:
@@ -310,7 +311,7 @@ def test_random_inserts_of_many_clients(passing_server: ServerThread, admin: psy
     clients = [Client(passing_server, number, seed) for number in range(8)]
 
     async def run() -> None:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(HANG_S):
             await asyncio.gather(*(client.run(60) for client in clients))
 
     asyncio.run(run())

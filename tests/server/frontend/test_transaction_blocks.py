@@ -18,6 +18,7 @@ from server.session_state.transaction import MERGED_TABLES
 from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import Connect
+from tests.polling import HANG_S
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -374,7 +375,7 @@ def test_a_deadlock_fails_one_transaction(connect: Connect) -> None:
     assert waiting.is_alive()
     with pytest.raises(errors.DeadlockDetected):
         second.execute(update, (1,))
-    waiting.join(30)  # the failed transaction has released its locks
+    waiting.join(HANG_S)  # the failed transaction has released its locks
     first.execute("COMMIT")
     second.execute("ROLLBACK")
     assert first.execute("SELECT * FROM t ORDER BY k").fetchall() == [(1, 1), (2, 1)]
@@ -480,7 +481,7 @@ def test_locked_rows_do_not_change_before_the_commit(connect: Connect) -> None:
     waiting.join(0.2)
     assert waiting.is_alive()
     first.execute("UPDATE t SET v = v + 1 WHERE k = 1; COMMIT")
-    waiting.join(30)
+    waiting.join(HANG_S)
     second.execute("UPDATE t SET v = v + 10 WHERE k = 1; COMMIT")
     assert first.execute("SELECT * FROM t ORDER BY k").fetchall() == [(1, 11), (2, 7)]
 
@@ -506,7 +507,7 @@ def test_workers_take_each_job_once(connect: Connect) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANG_S)
     assert sorted(taken) == list(range(1, jobs + 1))
 
 
@@ -579,7 +580,7 @@ def test_workers_in_blocks_take_each_job_once(connect: Connect) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANG_S)
     assert sorted(job for own in taken.values() for job in own) == list(range(1, jobs + 1))
     assert all(taken.values())
 

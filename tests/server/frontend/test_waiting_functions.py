@@ -18,6 +18,7 @@ from psycopg import errors
 from server.session_state import advisory_locks
 from tests.examples import examples
 from tests.fix_server import Connect
+from tests.polling import HANG_S
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -129,7 +130,7 @@ def test_waits_end_by_timeout_cancellation_disconnection_and_unlocking(connect: 
     time.sleep(0.1)
     assert waiting.is_alive()
     ours.close()
-    waiting.join(10)
+    waiting.join(HANG_S)
     assert not waiting.is_alive(), "a session that ends unlocks, and neither the lost nor the cancelled waits are left"
     began = time.monotonic()
     other.execute("SELECT pg_sleep(0.2)")
@@ -147,7 +148,7 @@ def test_deadlocks_of_tables_and_numbers_are_found(connect: Connect) -> None:
     with pytest.raises(errors.DeadlockDetected):
         ours.execute("DELETE FROM locked")
     ours.execute("SELECT pg_advisory_unlock_all()")
-    waiting.join(10)
+    waiting.join(HANG_S)
     assert not waiting.is_alive()
     other.execute("COMMIT")
     ours.execute("BEGIN; SELECT pg_advisory_xact_lock(2); INSERT INTO locked VALUES (1); COMMIT")

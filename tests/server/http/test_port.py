@@ -22,7 +22,7 @@ from psycopg import errors
 from server.http.port import CONNECTIONS_MAX, HEADERS_MAX, LINE_BYTES_MAX, HttpPort, Route
 from server.http.responses import text_response
 from tests.fix_server import ServerProcess, ServerThread, server_without_spark
-from tests.polling import until
+from tests.polling import HANG_S, until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -177,7 +177,7 @@ async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.M
     port = HttpPort([Route("/large", large)])
     with socket.create_connection(await port.listen("127.0.0.1", 0)) as client:
         client.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await asyncio.wait([await served])
     await port.close()
 

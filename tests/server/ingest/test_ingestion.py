@@ -20,6 +20,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.ingestion import Ingestion, Status
+from tests.polling import HANG_S
 from tests.server.ingest.child import define, opened
 from tests.server.ingest.numbers import PARTS, TABLE, Numbers
 
@@ -159,7 +160,7 @@ async def test_ingestion_ends_when_its_source_is_dropped(tmp_path: Path) -> None
         before = coordinator.state
         items = {id: item for id, item in before.items.items() if id != TABLE.id}
         await coordinator.commit(Request(catalog=(before, replace(before, items=items, version=before.version + 1))))
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, HANG_S)
         assert source_state.load(coordinator.store, TABLE.id) == {}
 
 

@@ -43,6 +43,7 @@ from tests.catalog.strategies import plain, rows_tables
 from tests.examples import examples
 from tests.kafka.outputs import JoinEngine
 from tests.kafka.sinks import TABLE, until_written
+from tests.polling import HANG_S
 from tests.protocol.columns import values
 from tests.server.egress.child import write
 from tests.server.egress.rows_file_child import FILES
@@ -82,7 +83,7 @@ async def rows_of(coordinator: Coordinator, id: ObjectId) -> Counter[Any]:
 
 
 async def until_equal(coordinator: Coordinator, expected: Counter[Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while await rows_of(coordinator, READ.id) != expected:
             await coordinator.frontiers.moved.wait()
 
@@ -147,7 +148,7 @@ async def test_an_invalid_line_fails_the_source(tmp_path: Path, envelope: Envelo
     )
     (tmp_path / "a").write_bytes(good + b'{"frontier":[5]}\n' + line + b'\n{"frontier":[6]}\n')
     async with reading(tmp_path / "read", definition(tmp_path / "a", envelope)) as (read, ingestion):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while ingestion.status is not Status.FAILED:
                 await read.frontiers.moved.wait()
         error = ingestion.error
@@ -373,7 +374,7 @@ async def test_a_frontier_that_goes_backwards_fails_the_source(tmp_path: Path, i
         with path.open("ab") as file:
             file.write(second)
     async with reading(tmp_path / "data", definition(path, Envelope.UPSERT)) as (coordinator, ingestion):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while (error := ingestion.error) is None:
                 await coordinator.frontiers.moved.wait()
         position, line = (len(first), 2) if is_restarted else (0, 5)

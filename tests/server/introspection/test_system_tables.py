@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors
 
 from tests.fix_server import ServerThread
-from tests.polling import until
+from tests.polling import HANG_S, until
 from tests.server.execution.test_subscribe import Follower, now
 
 Row = tuple[Any, ...]
@@ -314,7 +314,7 @@ class Statement:
             self.error = error
 
     def ended(self) -> psycopg.Error | None:
-        self._thread.join(30)
+        self._thread.join(HANG_S)
         assert not self._thread.is_alive()
         return self.error
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.polling import until
+from tests.polling import HANG_S, until
 
 # The catalog engine lacks a function or form of each of these queries, so that Spark computes them.
 ON_SPARK: tuple[tuple[LiteralString, LiteralString], ...] = (
@@ -116,7 +116,7 @@ def test_locks_and_the_sessions_that_block_others(dsn: str) -> None:
             (first, "advisory", None, 3, 2**32 - 4, 2, "ShareLock", True),
         ]
         holder.rollback()
-        waiting.result(60)
+        waiting.result(HANG_S)
         assert administrator.execute(blocking).fetchall() == []
 
 

@@ -23,6 +23,7 @@ from server.spark.connect.path import ConnectPath, ConnectService
 from server.spark.connect.url import ConnectUrl
 from server.spark.engine import SparkEngine
 from server.spark.errors import Failure
+from tests.polling import HANG_S
 
 OURS = version("pyspark")
 
@@ -140,7 +141,7 @@ async def test_a_statement_whose_connection_is_lost_runs_again(tmp_path: Path) -
         engine = SparkEngine(directory=tmp_path, remote=url)
         await engine.start()
         assert (await engine.run("SELECT 7 AS a", {})).to_pylist() == [{"a": 7}]
-        await asyncio.wait_for(engine.close(), 30)
+        await asyncio.wait_for(engine.close(), HANG_S)
     assert len(sessions) == len(set(sessions)) == 2
 
 

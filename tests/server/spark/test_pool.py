@@ -18,8 +18,8 @@ from server.spark import pool as rules
 from server.spark.errors import Failure, Fault
 from server.spark.pool import Pool, Statement
 from server.spark.session_path import Disconnected, SessionPath
+from tests.polling import HANG_S
 
-DEADLINE_S = 10
 ROWS = pa.table({"c0": [1]})
 
 
@@ -38,7 +38,7 @@ class PlayedPath:
         end: Future[pa.Table] = Future()
         self._stage.groups[sql] = group
         self._stage.begun.put((self.slot, sql, sorted(views), list(drop), end))
-        return end.result(DEADLINE_S)
+        return end.result(HANG_S)
 
     def close(self) -> None:
         self._stage.closed.put(self.slot)
@@ -80,14 +80,14 @@ class Stage:
         return statement
 
     def next(self) -> Begun:
-        return self.begun.get(timeout=DEADLINE_S)
+        return self.begun.get(timeout=HANG_S)
 
     def run(self, sql: str, views: Mapping[str, pa.Table]) -> tuple[str, list[str], list[str]]:
         """Runs one statement to its end. Returns its slot, the views that were sent and the views that were dropped."""
         statement = self.submit(sql, views)
         slot, _, sent, dropped, end = self.next()
         end.set_result(ROWS)
-        assert statement.future.result(DEADLINE_S) is ROWS
+        assert statement.future.result(HANG_S) is ROWS
         return slot, sent, dropped
 
 
@@ -99,7 +99,7 @@ def stage() -> Iterator[Stage]:
 
 
 def code(statement: Statement) -> SqlState:
-    error = statement.future.exception(DEADLINE_S)
+    error = statement.future.exception(HANG_S)
     assert isinstance(error, PgError)
     return error.sqlstate
 
@@ -111,10 +111,10 @@ def test_statements_wait_for_the_pool_and_run_in_order(stage: Stage) -> None:
     end = stage.next()
     assert (end[1], stage.pool.running, stage.pool.waiting) == ("1", 1, 1)
     end[4].set_result(ROWS)
-    assert first.future.result(DEADLINE_S) is ROWS
+    assert first.future.result(HANG_S) is ROWS
     end = stage.next()
     end[4].set_result(ROWS)
-    assert (end[1], second.future.result(DEADLINE_S)) == ("2", ROWS)
+    assert (end[1], second.future.result(HANG_S)) == ("2", ROWS)
 
 
 def test_a_table_is_sent_once_and_its_slot_is_preferred(stage: Stage) -> None:
@@ -156,7 +156,7 @@ def test_a_view_that_is_too_large_is_released_immediately(stage: Stage, monkeypa
     kept = weakref.ref(table)
     stage.run("1", {"v": table})
     del table
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + HANG_S
     while kept() is not None:
         assert time.monotonic() < deadline
         gc.collect()
@@ -181,7 +181,7 @@ def test_a_client_gets_only_the_exception_of_a_python_workers_traceback(stage: S
     said += '  File "/x/worker.py", line 1, in main\n    work()\nValueError: no such column\n'
     stage.next()[4].set_exception(Failure((Fault("org.apache.spark.api.python.PythonException", said),), said))
     with pytest.raises(PgError) as caught:
-        failed.future.result(DEADLINE_S)
+        failed.future.result(HANG_S)
     assert caught.value.message == "the query could not be computed: ValueError: no such column"
 
 
@@ -192,11 +192,11 @@ def test_background_statements_run_only_while_no_other_runs(stage: Stage) -> Non
     spare = stage.submit("spare", background=True)
     assert stage.pool.waiting == 1
     end[4].set_result(ROWS)
-    real.future.result(DEADLINE_S)
+    real.future.result(HANG_S)
     end = stage.next()
     assert end[1] == "spare"
     end[4].set_result(ROWS)
-    spare.future.result(DEADLINE_S)
+    spare.future.result(HANG_S)
 
 
 def test_a_waiting_statement_is_dropped_when_cancelled(stage: Stage) -> None:
@@ -212,26 +212,26 @@ def test_a_cancelled_statement_occupies_its_slot_until_it_ends(stage: Stage) -> 
     statement, neighbour = stage.submit("1"), stage.submit("2")
     ends = {begun[1]: begun for begun in (stage.next(), stage.next())}
     stage.pool.cancel(statement)
-    assert stage.cancelled.get(timeout=DEADLINE_S) == stage.groups["1"] != stage.groups["2"]
+    assert stage.cancelled.get(timeout=HANG_S) == stage.groups["1"] != stage.groups["2"]
     assert stage.pool.running == 2
     ends["1"][4].set_exception(Failure((Fault("x", "cancelled", "SPARK_JOB_CANCELLED"),), ""))
     assert code(statement) == SqlState.QUERY_CANCELED
     ends["2"][4].set_result(ROWS)
-    assert neighbour.future.result(DEADLINE_S) is ROWS
+    assert neighbour.future.result(HANG_S) is ROWS
 
 
 def test_statements_of_a_lost_jvm_run_again_in_the_next(stage: Stage) -> None:
     stage.open("a", "b")
     running = stage.submit("running")
     stage.next()[4].set_exception(Disconnected())
-    assert stage.closed.get(timeout=DEADLINE_S)  # the other slot, which reported nothing, does not get the statement
-    assert stage.closed.get(timeout=DEADLINE_S)
+    assert stage.closed.get(timeout=HANG_S)  # the other slot, which reported nothing, does not get the statement
+    assert stage.closed.get(timeout=HANG_S)
     assert (stage.lost, stage.pool.is_open, stage.pool.waiting) == (1, False, 1)
     later = stage.submit("later")
     stage.open("c")
     for statement in (running, later):
         stage.next()[4].set_result(ROWS)
-        assert statement.future.result(DEADLINE_S) is ROWS
+        assert statement.future.result(HANG_S) is ROWS
 
 
 @pytest.mark.parametrize("lost", [("1", "2", "3"), ("3", "1", "2")])
@@ -273,7 +273,7 @@ def test_concurrent_statements_of_a_jvm_without_memory_run_again(stage: Stage) -
     statements = [stage.submit("1"), stage.submit("2")]
     for begun in (stage.next(), stage.next()):
         begun[4].set_exception(Disconnected())
-        assert stage.closed.get(timeout=DEADLINE_S)
+        assert stage.closed.get(timeout=HANG_S)
     assert stage.pool.waiting == 2
     stage.pool.refuse(PgError(SqlState.ADMIN_SHUTDOWN, "enough"))
     assert {code(statement) for statement in statements} == {SqlState.ADMIN_SHUTDOWN}
@@ -300,11 +300,11 @@ def test_a_statement_does_not_fail_because_of_others_that_take_all_memory(stage:
             end.set_exception(Disconnected("the JVM has closed the connection"))
             assert code(cause) == SqlState.OUT_OF_MEMORY
             stage.open("c", "d")
-    assert innocent.future.result(DEADLINE_S) is ROWS
+    assert innocent.future.result(HANG_S) is ROWS
     _, sql, _, _, end = stage.next()
     assert sql == "later"
     end.set_result(ROWS)
-    assert later.future.result(DEADLINE_S) is ROWS
+    assert later.future.result(HANG_S) is ROWS
 
 
 NO_MEMORY = Failure((Fault("java.lang.OutOfMemoryError", "Java heap space"),), "")
@@ -336,7 +336,7 @@ def test_a_statement_is_repeated_if_an_older_one_has_exhausted_the_memory_before
     assert code(cause) == SqlState.OUT_OF_MEMORY
     ends["innocent"].set_exception(NO_MEMORY)
     stage.next()[4].set_result(ROWS)
-    assert innocent.future.result(DEADLINE_S) is ROWS
+    assert innocent.future.result(HANG_S) is ROWS
 
 
 def test_the_oldest_statement_fails_at_once_if_it_has_no_memory(stage: Stage) -> None:
@@ -353,7 +353,7 @@ def test_the_oldest_statement_fails_at_once_if_it_has_no_memory(stage: Stage) ->
     end.set_exception(NO_MEMORY)
     assert code(cancelled) == SqlState.QUERY_CANCELED
     younger_end.set_result(ROWS)
-    assert younger.future.result(DEADLINE_S) is ROWS
+    assert younger.future.result(HANG_S) is ROWS
 
 
 def test_others_wait_for_a_last_attempt_for_a_limited_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +371,7 @@ def test_others_wait_for_a_last_attempt_for_a_limited_time(stage: Stage, monkeyp
     assert sql == "other"
     for each in (end, last_end):
         each.set_result(ROWS)
-    assert last.future.result(DEADLINE_S) is ROWS
+    assert last.future.result(HANG_S) is ROWS
 
 
 def test_a_last_attempt_waits_for_others_for_a_limited_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +386,7 @@ def test_a_last_attempt_waits_for_others_for_a_limited_time(stage: Stage, monkey
     assert sql == "last"
     for each in (end, endless_end):
         each.set_result(ROWS)
-    assert (last.future.result(DEADLINE_S), endless.future.result(DEADLINE_S)) == (ROWS, ROWS)
+    assert (last.future.result(HANG_S), endless.future.result(HANG_S)) == (ROWS, ROWS)
 
 
 def test_statements_no_longer_wait_for_a_last_attempt_that_was_cancelled(stage: Stage) -> None:
@@ -404,7 +404,7 @@ def test_statements_no_longer_wait_for_a_last_attempt_that_was_cancelled(stage: 
     assert stage.next()[1] == "later"
     assert stage.pool.running == 2
     end.set_result(ROWS)
-    assert other.future.result(DEADLINE_S) is ROWS
+    assert other.future.result(HANG_S) is ROWS
     stage.pool.cancel(later)
 
 
@@ -414,7 +414,7 @@ def test_a_cancelled_statement_does_not_run_again(stage: Stage) -> None:
     end = stage.next()[4]
     stage.pool.cancel(statement)
     end.set_exception(Disconnected())
-    assert stage.closed.get(timeout=DEADLINE_S)
+    assert stage.closed.get(timeout=HANG_S)
     assert stage.pool.waiting == 0
 
 
@@ -438,7 +438,7 @@ def test_a_patient_statement_waits_until_the_pool_ends(stage: Stage) -> None:
     stage.open("a")
     for statement in (waiting, later):
         stage.next()[4].set_result(ROWS)
-        assert statement.future.result(DEADLINE_S) is ROWS
+        assert statement.future.result(HANG_S) is ROWS
     stage.pool.shut()
     last = stage.submit("4", patient=True)
     stage.pool.end(PgError(SqlState.ADMIN_SHUTDOWN, "enough"))
@@ -454,10 +454,10 @@ def test_a_patient_statement_survives_a_driver_without_successor(stage: Stage) -
     end = stage.next()[4]
     stage.pool.refuse(PgError(SqlState.CANNOT_CONNECT_NOW, "not now"))
     end.set_exception(Disconnected())
-    assert stage.closed.get(timeout=DEADLINE_S)
+    assert stage.closed.get(timeout=HANG_S)
     stage.open("b")
     stage.next()[4].set_result(ROWS)
-    assert patient.future.result(DEADLINE_S) is ROWS
+    assert patient.future.result(HANG_S) is ROWS
 
 
 def test_an_unexpected_exception_reaches_the_caller_and_frees_the_slot(stage: Stage) -> None:
@@ -465,7 +465,7 @@ def test_an_unexpected_exception_reaches_the_caller_and_frees_the_slot(stage: St
     statement = stage.submit("1")
     stage.next()[4].set_exception(TypeError("Spark has no type for this"))
     with pytest.raises(TypeError, match="no type"):
-        statement.future.result(DEADLINE_S)
+        statement.future.result(HANG_S)
     assert stage.run("2", {})[0] == "a"
 
 
@@ -486,7 +486,7 @@ def test_statements_of_many_threads(stage: Stage) -> None:
     def ask(number: int) -> Callable[[], None]:
         def work() -> None:
             for turn in range(20):
-                rows = stage.submit(str(number * 100 + turn)).future.result(DEADLINE_S)
+                rows = stage.submit(str(number * 100 + turn)).future.result(HANG_S)
                 received[number * 100 + turn] = rows["c0"][0].as_py()
 
         return work
@@ -495,9 +495,9 @@ def test_statements_of_many_threads(stage: Stage) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(DEADLINE_S)
+        thread.join(HANG_S)
     stopping.set()
-    stage.submit("0").future.result(DEADLINE_S)  # wakes the answering thread, which then ends
-    answerer.join(DEADLINE_S)
+    stage.submit("0").future.result(HANG_S)  # wakes the answering thread, which then ends
+    answerer.join(HANG_S)
     assert received == {number: number for number in received}
     assert len(received) == 160

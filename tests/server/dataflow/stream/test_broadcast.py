@@ -28,6 +28,7 @@ from server.dataflow.stream.subscription import Bounds, Subscription
 from server.session_state.results import SubscriptionRows
 from server.session_state.sender import Sender
 from server.sql.plan import Field
+from tests.polling import HANG_S
 
 ENVELOPE = DiffEnvelope((Field("n", INT8, True),), progress=True)
 
@@ -111,7 +112,7 @@ class Crowd:
         return sum(len(broadcast._members) for broadcast in broadcasts.running(self.feed.group).values())
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while not condition():  # noqa: ASYNC110 (waits for turns of the event loop)
                 await asyncio.sleep(0)
 

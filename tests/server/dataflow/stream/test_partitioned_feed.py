@@ -23,6 +23,7 @@ from server.dataflow.stream.feed import Feed, Reader
 from server.dataflow.stream.partitioned_feed import Partitions
 from server.dataflow.stream.selection import Selection, Shape
 from tests.examples import examples
+from tests.polling import HANG_S
 
 NUMBERS, TEXTS = (None, 0, 1, 2, -(2**31)), (None, "", "a", "é", "a\0b")
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string()), ("c2", pa.int64())])
@@ -75,7 +76,7 @@ def taken(reader: Reader) -> dict[int, Counter[tuple[Any, ...]]]:
 
 
 async def until(feed: Feed, upper: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while feed.upper < upper:
             await feed.moved.wait()
 
@@ -189,7 +190,7 @@ def test_the_failure_of_the_relation_follows_its_last_changes(tmp_path: Path) ->
         source.append(Timestamp(10), changes({(1, "a", 5): 1}))
         source.advance(Timestamp(11))
         source.fail(PgError(SqlState.UNDEFINED_OBJECT, "relation 't' was dropped"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while feed.failure is None:
                 await feed.moved.wait()
         assert taken(reader) == {10: Counter({(5,): 1})}
@@ -207,7 +208,7 @@ def test_after_an_error_new_subscribers_get_new_feeds() -> None:
         reader = broken.join()
         source.append(Timestamp(10), changes({(1, "a", 5): 1}).drop_columns(["c0"]))  # not of this relation
         source.advance(Timestamp(11))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while broken.failure is None:
                 await broken.moved.wait()
         again = partitions.feed(source, selected(((0,), (1,), (2,))))

@@ -29,6 +29,7 @@ from server.dataflow.stream.snapshot_stream import SnapshotStream
 from server.dataflow.stream.subscription import Bounds, Progress, Subscription
 from server.sql.plan import Field
 from tests.examples import examples
+from tests.polling import HANG_S
 
 RELATION = (Field("k", INT4, True), Field("v", TEXT, True), Field("w", FLOAT8, False))
 few = examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -284,7 +285,7 @@ def test_closing_a_subscription_stops_its_snapshot(tmp_path: Path) -> None:
             pass
         stream.close()
         assert released
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await ended.wait()
 
     asyncio.run(run())

@@ -12,6 +12,7 @@ import pytest
 from server.ingest.postgres.connection import Server
 from server.ingest.postgres.protocol_guard import MESSAGE_BYTES_MAX
 from server.ingest.upstream import UpstreamError
+from tests.polling import HANG_S
 
 
 def message(code: bytes, body: bytes = b"") -> bytes:
@@ -60,8 +61,8 @@ async def outcome(answer: bytes, *, pieces: int) -> str:
     port = listener.sockets[0].getsockname()[1]
     try:
         with pytest.raises(UpstreamError) as caught:
-            await asyncio.wait_for(Server("127.0.0.1", port, "d", "u", "p", "disable").connect(), 10)
-        await asyncio.wait_for(ended.wait(), 10)
+            await asyncio.wait_for(Server("127.0.0.1", port, "d", "u", "p", "disable").connect(), HANG_S)
+        await asyncio.wait_for(ended.wait(), HANG_S)
         return caught.value.message
     finally:
         listener.close()
