@@ -154,6 +154,11 @@ class PgType:
         return self.name in ("time", "timestamp", "timestamptz", "interval")
 
     @property
+    def second_digits(self) -> int | None:
+        """n of timestamp(n) and the like; None for other types."""
+        return self.length if self.has_seconds else None
+
+    @property
     def is_numeric_family(self) -> bool:
         return self.name in ("int2", "int4", "int8", "numeric", "float4", "float8")
 

@@ -29,7 +29,7 @@ from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_stored
 from server.sql.type_names import UserType, shown_name
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 PATHS_MAX = 1_000
 """The maximum number of results of `usable_path` that are cached for a catalog state."""

@@ -31,7 +31,7 @@ from server.sql.grammar.statements.writes import Assignment, Update
 from server.sql.row_rules import rules_of
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_columns import unchanged
-from server.sql.write_plan import plan_update
+from server.sql.writes.statements import plan_update
 
 
 async def add_column(context: Context, table: Table, action: AddColumn) -> None:

@@ -28,7 +28,8 @@ from server.sql.grammar.statements.parts import Ident
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.stored_columns import Change
 from server.sql.stored_query import relation_query
-from server.sql.write_plan import WritePlan, plan_insert
+from server.sql.writes.plan import WritePlan
+from server.sql.writes.statements import plan_insert
 
 NEW = ObjectId("new")  # of a table that exists only in the plan of a statement
 

@@ -45,11 +45,11 @@ from server.session_state.key_checks import are_taken, check_keys, load_keys
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import KEYS_MAX, Mode
 from server.session_state.transaction_errors import serialization_failure
-from server.sql.conflict_plan import CONFLICTS, RETURNED, ConflictPlan
 from server.sql.key_conditions import Wanted
 from server.sql.plan import QueryPlan
 from server.sql.row_rules import RowRules
-from server.sql.write_plan import WritePlan
+from server.sql.writes.conflict import CONFLICTS, RETURNED, ConflictPlan
+from server.sql.writes.plan import WritePlan
 
 WANTED_MAX = 4_096  # with more keys, all rows of the table are read
 

@@ -31,7 +31,7 @@ from server.sql.row_rules import varies
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import relation_query
 from server.sql.type_names import sql_name
-from server.sql.write_plan import plan_insert
+from server.sql.writes.statements import plan_insert
 
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:

@@ -35,10 +35,11 @@ from server.sql.grammar.statements.subscribe import Subscribe
 from server.sql.grammar.statements.tables import CreateTableAs
 from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
-from server.sql.merge_plan import plan_merge
 from server.sql.plan import Field, QueryPlan, plan_query
 from server.sql.stored_query import relation_query
-from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
+from server.sql.writes.merge import plan_merge
+from server.sql.writes.plan import WritePlan
+from server.sql.writes.statements import plan_delete, plan_insert, plan_update
 
 Types: TypeAlias = Sequence[PgType | None]
 

@@ -41,7 +41,7 @@ from server.sql.key_conditions import Wanted
 from server.sql.plan import QueryPlan, column_factory, relation_plan
 from server.sql.relations import RowLocks
 from server.sql.volatile import Deferred, deferred
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 from server.timeline.frontiers import Holder, NotReadable
 
 LOCK_ATTEMPTS_MAX = 20  # of SKIP LOCKED, while other statements lock or change the rows that it has chosen

@@ -51,7 +51,7 @@ from server.sql.plan import QueryPlan
 from server.sql.row_rules import RowRules, rules_of
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_columns import columns_used, key_columns
-from server.sql.write_plan import plan_insert
+from server.sql.writes.statements import plan_insert
 
 _TEXTS = ("text", "varchar")
 

@@ -37,9 +37,10 @@ from server.sql.grammar.statements.parts import Expr, Ident, Query
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.with_writes import WithWrites, WritingItem
 from server.sql.grammar.statements.writes import Delete, Insert, Update
-from server.sql.merge_plan import plan_merge
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_query
-from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
+from server.sql.writes.merge import plan_merge
+from server.sql.writes.plan import WritePlan
+from server.sql.writes.statements import plan_delete, plan_insert, plan_update
 
 _SCHEMA = Schema(ObjectId("w"), None, "WITH")
 """The schema of the relations of RETURNING rows. No search path contains it, and no session's catalog has it."""

@@ -24,6 +24,7 @@ from catalog.objects.views import View
 from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.reads import AlteredError
@@ -62,7 +63,9 @@ from server.sql.grammar.statements.merges import MergeAction
 from server.sql.grammar.statements.parts import Expr
 from server.sql.plan import QueryPlan
 from server.sql.row_rules import RowCondition, copy_condition, rules_of, violated
-from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_defaults
+from server.sql.writes.added_rows import AddedRows
+from server.sql.writes.plan import MergeColumns, WritePlan
+from server.sql.writes.statements import plan_defaults
 
 RETRIES_MAX = 10
 CHECK_BYTES = 8 * 1024 * 1024  # the size of the rows whose CHECK constraints COPY checks together
@@ -483,7 +486,7 @@ class CopyIn:
         for number, type in enumerate(schema.types):
             if number in self._positions:
                 values = await self._with_defaults(batch, number)
-                digits = digits_of(self._table.columns[number])
+                digits = parse_type(self._table.columns[number].type).second_digits
                 columns.append(values if digits is None else rounded_seconds(values, digits))
             else:
                 assert others is not None

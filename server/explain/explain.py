@@ -54,7 +54,7 @@ from server.sql.plan import QueryPlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
 from server.sql.stored_query import plan_stored, relation_query
 from server.sql.temporal import is_maintainable
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 _MAINTAINED = (ExplainStage.OPTIMIZED, ExplainStage.PHYSICAL)
 _STEPS = {

@@ -50,7 +50,7 @@ from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.literal_rows import split_few
 from server.sql.grammar.statements import Select
 from server.sql.plan import QueryPlan
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 _BIND_COMPLETE = BindComplete().serialize()
 _PARSE_COMPLETE = ParseComplete().serialize()

@@ -36,7 +36,7 @@ from server.sql.grammar import statements as s
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.copy import CopyRelation
 from server.sql.plan import QueryPlan
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 FEED_BYTES = 1024 * 1024  # data is collected up to this size, and larger messages are divided, before it is decoded
 

@@ -57,7 +57,7 @@ from server.session_state.setting_changes import reset_setting
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.parts import Definition, Ident
 from server.sql.plan import QueryPlan
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 
 class Dispatcher:

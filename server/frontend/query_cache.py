@@ -24,7 +24,7 @@ from server.sql.grammar.parse import parse
 from server.sql.grammar.shared_text import SharedText, shared_text
 from server.sql.grammar.statements import Delete, Insert, Select, Statement, Subscribe, Update
 from server.sql.plan import QueryPlan
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 CHARS_MAX = 256 * 1024
 

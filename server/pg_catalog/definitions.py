@@ -20,7 +20,7 @@ from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.index_keys import condition_text, ending_text, key_text, key_texts
 from server.sql.stored_query import definition_text
-from server.sql.updatable_views import updatable_columns
+from server.sql.writes.updatable_views import updatable_columns
 
 
 def relation_texts(visible: Visible) -> Iterator[Row]:

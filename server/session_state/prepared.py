@@ -23,7 +23,7 @@ from server.sql.grammar.statements import Insert, Select, Statement
 from server.sql.grammar.statements.parts import Query
 from server.sql.grammar.trees import release
 from server.sql.plan import Field, QueryPlan
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,7 @@
 """SQL: parsing, binding, planning, and rendering to Spark SQL. Nothing in this package executes a query or does IO.
 
 `grammar`      text to statements: Tidewire's own grammar; queries inside statements become sqlglot trees
-`plan`         plans queries, and `write_plan` writes (`merge_plan`: MERGE, `conflict_plan`: ON CONFLICT), using the
-               modules below; `write_target`: the tables and `updatable_views` that writes name
+`plan`         plans queries, and `writes` INSERT, UPDATE, DELETE and MERGE, using the modules below
 `bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`;
                `type_names` resolves those of users)
 `functions`    the table of functions and operators; `regex` implements LIKE and ~, `json_path` JSON paths;
@@ -14,8 +13,8 @@
 `render`       relations to Spark SQL, with `group_keys`; `recursion`: the statements of WITH RECURSIVE
 `constant`     plans that need no Spark; `direct_scan`: of unchanged rows; `row_expressions`: expressions over one row
 `rowwise`      plans over few rows, with constants as columns; `key_conditions` and `index_lookups` select the rows
-`row_rules`    CHECK and generated columns of a table; `check_options`: WITH CHECK OPTION of views; `computed_keys`:
-               unique indexes on expressions; `index_keys`: the keys of indexes; `foreign_keys`: foreign keys as text
+`row_rules`    CHECK and generated columns of a table; `computed_keys`: unique indexes on expressions; `index_keys`: the
+               keys of indexes; `foreign_keys`: foreign keys as text
 `stored_query` queries in the catalog; `stored_columns`: their columns after ALTER TABLE; `sequence_names`: sequences in
                texts
 `row_bounds`   the numbers of LIMIT, OFFSET and FETCH

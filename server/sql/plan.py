@@ -1,4 +1,4 @@
-"""Planner: queries to plans. Nothing is executed. `write_plan` plans INSERT, UPDATE and DELETE.
+"""Planner: queries to plans. Nothing is executed. `writes` plans INSERT, UPDATE, DELETE and MERGE.
 
     text -> parse.py -> sqlglot's tree -> bind (names, types) -> relations.py -> render -> Spark SQL
                                                                                \\-> constant.py, no Spark needed

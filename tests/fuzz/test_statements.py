@@ -14,7 +14,7 @@ from server.sql.grammar.parse import parse
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.plan import plan_query
-from server.sql.write_plan import plan_delete, plan_insert, plan_update
+from server.sql.writes.statements import plan_delete, plan_insert, plan_update
 from tests.fuzz.limits import limited
 from tests.fuzz.mutations import damaged, portion, rearranged, seeded
 from tests.server.sql.test_bad_sql import context, statements

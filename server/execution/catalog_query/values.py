@@ -29,7 +29,7 @@ from server.sql.grammar.statements.parts import Expr, Query
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.plan import QueryPlan
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 
 Planned = Select | Insert | Update | Delete | Merge
 Types = Sequence[PgType | None]

@@ -27,7 +27,6 @@ from server.execution.names import qualified_name, schema_of, temporary_schema_o
 from server.execution.planning import system_table_in
 from server.session_state.context import Context
 from server.sql.bind import Binder
-from server.sql.check_options import rules_through
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Ident, Query
@@ -35,8 +34,9 @@ from server.sql.grammar.statements.views import CreateMaterializedView, CreateVi
 from server.sql.plan import QueryPlan, plan_query, reject_deep_nesting
 from server.sql.stored_columns import unchanged
 from server.sql.stored_query import definition, plan_stored
-from server.sql.updatable_views import NO_COLUMNS, level_of
-from server.sql.write_target import NotUpdatable, write_target
+from server.sql.writes.check_options import rules_through
+from server.sql.writes.target import NotUpdatable, write_target
+from server.sql.writes.updatable_views import NO_COLUMNS, level_of
 
 
 def create(context: Context, statement: CreateView | CreateMaterializedView) -> CatalogState:

@@ -223,7 +223,7 @@ def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr)
 
 def with_second_digits(binder: Binder, expression: Expression, target: PgType) -> Expression:
     """Rounds an expression of type `target.without_modifiers` as the modifier of timestamp(n) and the like demands."""
-    if target.length is None or not target.has_seconds:
+    if target.second_digits is None:
         return expression
     return apply(binder, target.name, [expression, Literal(target.length, INT4)], exp.Null())
 

@@ -13,9 +13,10 @@ from psycopg import errors
 from sqlglot import exp
 
 from server.dataflow.plan import maintenance_strategy
-from server.sql import plan, write_plan
+from server.sql import plan
 from server.sql.grammar import trees as trees_module
 from server.sql.grammar.parse import parse_query
+from server.sql.writes import planner
 from tests.fix_server import ServerThread
 from tests.polling import HANG_S
 
@@ -31,7 +32,7 @@ class Gate:
         self.reached = threading.Event()
         self._opened = threading.Event()
         self._opened.set()
-        for module in (plan, write_plan):
+        for module in (plan, planner):
             self._stops(monkeypatch, module, "finished_plan")
         self._stops(monkeypatch, maintenance_strategy, "rewritten_or_not")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from server.sql.grammar.parse import parse
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.writes import Delete, Insert, Update
-from server.sql.merge_plan import plan_merge
 from server.sql.plan import PlanContext
-from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
+from server.sql.writes.merge import plan_merge
+from server.sql.writes.plan import WritePlan
+from server.sql.writes.statements import plan_delete, plan_insert, plan_update
 
 
 def planned_write(sql: str, context: PlanContext) -> WritePlan:

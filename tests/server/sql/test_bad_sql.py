@@ -17,7 +17,7 @@ from server.sql.grammar.parse import parse
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.plan import PlanContext, plan_query
-from server.sql.write_plan import plan_delete, plan_insert, plan_update
+from server.sql.writes.statements import plan_delete, plan_insert, plan_update
 from tests.examples import examples
 from tests.sql import ours
 

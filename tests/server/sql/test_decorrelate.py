@@ -11,7 +11,7 @@ from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.statements.writes import Delete, Update
 from server.sql.plan import plan_query
 from server.sql.relations import DistinctOn, Join, Unnest
-from server.sql.write_plan import plan_delete, plan_update
+from server.sql.writes.statements import plan_delete, plan_update
 from tests.server.sql.test_bad_sql import context, statements
 
 

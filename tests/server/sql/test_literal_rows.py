@@ -17,7 +17,8 @@ from server.sql.grammar.parse import parse, parse_each
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.writes import Insert
 from server.sql.plan import PlanContext
-from server.sql.write_plan import WritePlan, plan_insert
+from server.sql.writes.plan import WritePlan
+from server.sql.writes.statements import plan_insert
 from tests.server.states import state_with_table
 
 TYPES = {

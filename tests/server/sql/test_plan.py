@@ -24,7 +24,7 @@ from server.sql.expressions import Literal, Parameter
 from server.sql.grammar.parse import parse_query
 from server.sql.key_conditions import KeyCondition
 from server.sql.plan import PlanContext, QueryPlan, bound, plan_query
-from server.sql.write_plan import WritePlan
+from server.sql.writes.plan import WritePlan
 from tests.server.sql.planned import planned_write
 from tests.sql import answers, ours
 from tests.sql.oracle import DATABASE, Oracle

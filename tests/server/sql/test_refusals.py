@@ -198,7 +198,7 @@ OF_POSTGRESQL = [
     "server/sql/row_rules.py: validate",
     "server/sql/row_rules.py: validate_domain",
     "server/sql/scope.py: find_relation",
-    "server/sql/write_target.py: require_updatable",
+    "server/sql/writes/target.py: require_updatable",
 ]
 STATE = "SqlState.FEATURE_NOT_SUPPORTED"
 

@@ -14,7 +14,7 @@ from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.statements.writes import Update
 from server.sql.plan import QueryPlan, plan_query
 from server.sql.rowwise import BYTES_MAX, CONSTANTS_MAX, ROWS_MAX
-from server.sql.write_plan import plan_update
+from server.sql.writes.statements import plan_update
 from tests.server.sql.test_lookups import COLUMNS, T, context
 
 TYPES = [parse_type(name).arrow for name in COLUMNS.values()]

@@ -14,7 +14,7 @@ from server.sql.grammar.shared_text import SharedText, shared_text
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.plan import PlanContext, QueryPlan, plan_query
-from server.sql.write_plan import plan_delete, plan_insert, plan_update
+from server.sql.writes.statements import plan_delete, plan_insert, plan_update
 from tests.server.states import state_with_table
 
 TYPES = {"a": "int4", "b": "text", "c": "numeric(6,2)", "d": "int8", "e": "float8", "f": "varchar(5)", "g": "date"}

@@ -20,12 +20,12 @@ from catalog.objects.views import View
 from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import PgError
 from server.authorization import privileges
-from server.sql.conflict_plan import RETURNED
 from server.sql.expressions import ColumnRef
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from server.sql.relations import Filter, Project, Relation, Scan, Sort
-from server.sql.updatable_views import level_of, updatable_columns
+from server.sql.writes.conflict import RETURNED
+from server.sql.writes.updatable_views import level_of, updatable_columns
 from tests.server.sql.planned import planned_write
 from tests.server.states import state_with_table
 

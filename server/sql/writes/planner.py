@@ -1,20 +1,16 @@
-"""Plans INSERT, UPDATE and DELETE. The rows that a write removes, adds and returns are the result of one query."""
+"""The planner of one INSERT, UPDATE, DELETE or MERGE."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
-import pyarrow as pa
 from sqlglot import exp
 
-from catalog.ids import ObjectId
 from catalog.objects.columns import Column as CatalogColumn
 from catalog.objects.relations import Relation as CatalogRelation
 from catalog.objects.tables import Table
-from catalog.updates import rows_schema
-from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
@@ -23,20 +19,7 @@ from server.sql.bind.calls import call_of
 from server.sql.bind.casts import with_second_digits
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.bind.row_locks import is_chosen
-from server.sql.check_options import rules_through
 from server.sql.coerce import ASSIGNMENT
-from server.sql.conflict_plan import (
-    CONFLICTS,
-    RETURNED,
-    ConflictPlan,
-    arbiter_columns,
-    arbiters,
-    conflicts_table,
-    has_parameters,
-    in_columns_of_table,
-    returned_table,
-)
-from server.sql.constant import Constant, Evaluate
 from server.sql.expressions import (
     Aggregate,
     Column,
@@ -52,182 +35,37 @@ from server.sql.expressions import (
 from server.sql.functions.arrays import SET_ELEMENT
 from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import FUNCTIONS
-from server.sql.grammar.literal_rows import LiteralRows
-from server.sql.grammar.parse import parse_each, parse_expression
-from server.sql.grammar.statements.merges import Merge, MergeAction
+from server.sql.grammar.parse import parse_expression
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.index_keys import StatementParameters
-from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
+from server.sql.plan import QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
-from server.sql.row_rules import RowRules, Rule, over
+from server.sql.row_rules import RowRules, over
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
-from server.sql.write_target import WriteTarget, filtered_rows, names_in, shown, write_target
+from server.sql.writes.added_rows import added_rows
+from server.sql.writes.check_options import rules_through
+from server.sql.writes.conflict import (
+    CONFLICTS,
+    RETURNED,
+    ConflictPlan,
+    arbiter_columns,
+    arbiters,
+    conflicts_table,
+    has_parameters,
+    in_columns_of_table,
+    returned_table,
+)
+from server.sql.writes.plan import WritePlan
+from server.sql.writes.target import WriteTarget, filtered_rows, names_in, shown, write_target
 
 Assigned = TypeVar("Assigned", Expression, Expression | None)
 
-CONDITION_CHARS_MAX = 200_000
-"""The rows of an INSERT are checked on the event loop if their conditions have at most so many characters together."""
-NODE_CHARS = 4
-"""The characters for which a node of an expression counts in CONDITION_CHARS_MAX."""
 
-
-@dataclass(frozen=True, slots=True)
-class AddedRows:
-    """The rows of an INSERT that need neither a read nor Spark. `schema`: that of the table's rows.
-
-    `required`: the numbers of the NOT NULL columns. `conditions`: the CHECK constraints.
-    """
-
-    constant: Constant
-    schema: pa.Schema
-    required: tuple[int, ...]
-    conditions: tuple[tuple[Rule, Evaluate], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MergeColumns:
-    """Further columns of the query of a MERGE, by their numbers, and what its clauses do.
-
-    `clause`: the number of the clause that applies, from 1. `target`: the number of the target's row, NULL if there is
-    none.
-    """
-
-    clause: int
-    target: int
-    actions: tuple[MergeAction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WritePlan:
-    """A planned write to a table."""
-
-    table: ObjectId
-    target: WriteTarget
-    """The table, or the view over it that the statement names."""
-    query: QueryPlan
-    """Computes the rows. Its `uses` are the other relations that the statement names. Its `reads` also have the columns
-    of the target that a condition, a new value or RETURNING names.
-    """
-    old: slice | None
-    """The columns of `query` with the row before the change. None for INSERT."""
-    new: slice | None
-    """The columns of `query` with the row after the change. None for DELETE."""
-    returning: slice | None
-    """The columns of `query` for RETURNING. None without RETURNING, and with `conflict`, which has the plan of it."""
-    inserts: frozenset[int] | None = None
-    """The numbers of the target's columns to which the write gives values in new rows. None if no part inserts."""
-    updates: frozenset[int] | None = None
-    """The numbers of the target's columns to which the write gives values in existing rows. None if no part updates."""
-    added: AddedRows | None = None
-    """The rows of an INSERT of cheap constants without RETURNING."""
-    literals: Mapping[int, pa.ChunkedArray] | None = None
-    """The values of an INSERT of many literal rows, by column number. `query` then has only the first row."""
-    assigned: frozenset[int] = frozenset()
-    """The numbers of the table's columns that an UPDATE assigns."""
-    rules: RowRules | None = None
-    """The rules of the table for new rows. None if it has none, and for DELETE."""
-    conflict: ConflictPlan | None = None
-    """Set for an INSERT with ON CONFLICT."""
-    merge: MergeColumns | None = None
-    """Set for a MERGE. Each row of `query` has a row before and one after, of which its clause uses one or both."""
-    skips_locked: bool = False
-    """Set for an UPDATE or DELETE whose rows a query with SKIP LOCKED over the same table has chosen by primary key."""
-
-    @property
-    def given(self) -> frozenset[int]:
-        """The numbers of the table's columns to which the write gives values, in new or existing rows."""
-        return self.target.in_table(self.inserts) | self.target.in_table(self.updates)
-
-    @property
-    def fields(self) -> tuple[Field, ...] | None:
-        """The columns of RETURNING, None without it."""
-        if self.conflict is not None:
-            return self.conflict.fields
-        return None if self.returning is None else self.query.columns[self.returning]
-
-
-def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
-    """Plans an INSERT, with casts to the columns' types and with defaults. RETURNING is over the new row."""
-    if statement.rows is None:
-        return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).insert(statement))
-    return _plan_literals(statement, statement.rows, context)
-
-
-def plan_defaults(statement: Insert, numbers: Set[int], context: PlanContext) -> QueryPlan:
-    """The query of one row of the table: the defaults of the columns with these numbers, and NULL in all others."""
-    return reject_deep_nesting(lambda: WritePlanner(statement, context, ()).defaults(statement, numbers))
-
-
-def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
-    """Plans an UPDATE; RETURNING is over the new row."""
-    return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).update(statement))
-
-
-def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
-    """Plans a DELETE; RETURNING is over the old row."""
-    return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).delete(statement))
-
-
-def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -> WritePlan:
-    """Plans an INSERT of many literal rows: the first row as a query, all rows as Arrow columns (`literals`).
-
-    If a value needs a cast, the whole statement is parsed and planned value by value.
-    """
-    plan = _plan_row(rows, 0, context)
-    if statement.overriding == "user":  # identity columns ignore the values
-        return _plan_each_value(rows, context)
-    table = context.state.items[plan.table]
-    assert isinstance(table, Table)
-    names = {column.name: number for number, column in enumerate(plan.target.relation.columns)}
-    named = [names[column.name] for column in statement.columns] or range(len(names))
-    literals: dict[int, pa.ChunkedArray | None] = {}
-    bad_rows: list[int] = []
-    targets = plan.target.in_table(named)
-    if any(digits_of(table.columns[target]) is not None for target in targets):
-        return _plan_each_value(rows, context)
-    for number, name in zip(range(rows.raw.num_columns), named, strict=False):
-        target = plan.target.numbers[name]
-        assert target is not None  # the first row could be planned
-        try:
-            literals[target] = rows.column(
-                number, parse_type(table.columns[target].type), context.timezone, context.input_style
-            )
-        except BadValue as error:
-            bad_rows.append(error.row)
-    needs_casts = any(values is None for values in literals.values())
-    if bad_rows and not needs_casts:
-        _plan_row(rows, min(bad_rows), context)  # raises the error with the value's position
-    if bad_rows or needs_casts:
-        return _plan_each_value(rows, context)
-    return replace(
-        plan, added=None, literals={target: values for target, values in literals.items() if values is not None}
-    )
-
-
-def _plan_each_value(rows: LiteralRows, context: PlanContext) -> WritePlan:
-    (whole,) = parse_each(rows.text)
-    assert isinstance(whole, Insert)
-    return plan_insert(whole, context)
-
-
-def digits_of(column: CatalogColumn) -> int | None:
-    """n of a column of type timestamp(n) and the like; None for other columns."""
-    type = parse_type(column.type)
-    return type.length if type.has_seconds else None
-
-
-def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan:
-    """Plans an INSERT of one of the rows. The position of a PgError is in the whole text."""
-    text, shift = rows.row(number)
-    (statement,) = parse_each(text)
-    assert isinstance(statement, Insert)
-    try:
-        return plan_insert(statement, context)
-    except PgError as error:
-        if error.position is not None and error.position > len(rows.head):
-            error.position += shift
-        raise
+def planned_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """The plan of an INSERT whose values are parsed (`rows` is None)."""
+    return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).insert(statement))
 
 
 class WritePlanner:
@@ -271,7 +109,7 @@ class WritePlanner:
             self._default(table, number) if number in numbers else Literal(None, parse_type(column.type))
             for number, column in enumerate(table.columns)
         ]
-        return _of_table(finished_plan(self.binder, self._row(Values((), ((),)), row, table), None), table)
+        return of_table(finished_plan(self.binder, self._row(Values((), ((),)), row, table), None), table)
 
     def _with_conflict(self, statement: Insert, conflict: OnConflict, target: WriteTarget, row: Relation) -> WritePlan:
         """The plan of an INSERT of the rows of `row` with ON CONFLICT."""
@@ -301,7 +139,7 @@ class WritePlanner:
             plans.append(None if plan is None else replace(plan, inputs=frozenset(own & read)))
         query, updates, returned = plans
         assert query is not None
-        query = _of_table(query, table)
+        query = of_table(query, table)
         conflicts = ConflictPlan(keys, clause, updates, returned)
         new = slice(0, len(table.columns))
         return WritePlan(
@@ -694,7 +532,7 @@ class WritePlanner:
             columns = tuple(self.binder.new_column(i.name, i.expression) for i in kept + items)
             relation = Project(row, columns, tuple(i.expression for i in kept + items))
             returning = slice(len(kept), len(kept) + len(items))
-        query = _of_table(finished_plan(self.binder, relation, None), table)
+        query = of_table(finished_plan(self.binder, relation, None), table)
         return WritePlan(
             table.id,
             target,
@@ -704,14 +542,12 @@ class WritePlanner:
             returning,
             self.inserts,
             self.updates,
-            added=_added_rows(table, query, self.rules)
-            if isinstance(statement, Insert) and returning is None
-            else None,
+            added=added_rows(table, query, self.rules) if isinstance(statement, Insert) and returning is None else None,
             rules=self.rules,
         )
 
 
-def _of_table(query: QueryPlan, table: Table) -> QueryPlan:
+def of_table(query: QueryPlan, table: Table) -> QueryPlan:
     """The plan of a query whose rows are written to a table, which must also be unaltered when the plan is executed."""
     return query if table in query.tables else replace(query, tables=(*query.tables, table))
 
@@ -738,23 +574,3 @@ def _why_not_given(column: CatalogColumn) -> str | None:
     if column.identity == "a":
         return f'Column "{column.name}" is an identity column defined as GENERATED ALWAYS.'
     return None
-
-
-def _condition_chars(table: Table, rules: RowRules | None) -> int:
-    """The length of the conditions that each row of a table is checked with. Those of views count by their nodes."""
-    of_views = rules.checks[len(rules.of_table.checks) :] if rules is not None else ()
-    nodes = sum(1 for _, check in of_views for _ in walk(check))
-    domains = (column.domain for column in table.columns)
-    checks = (*table.checks, *(check for domain in domains if domain is not None for check in domain.checks))
-    return sum(len(check.expression) for check in checks) + NODE_CHARS * nodes
-
-
-def _added_rows(table: Table, query: QueryPlan, rules: RowRules | None) -> AddedRows | None:
-    constant, types = query.constant, [parse_type(column.type).arrow for column in table.columns]
-    if constant is None or not constant.is_cheap or not types or [type.arrow for type in constant.types] != types:
-        return None
-    if _condition_chars(table, rules) * len(constant.rows) > CONDITION_CHARS_MAX:
-        return None
-    required = tuple(number for number, column in enumerate(table.columns) if not column.nullable)
-    conditions = rules.conditions() if rules is not None else ()
-    return AddedRows(constant, rows_schema(types), required, conditions) if conditions is not None else None

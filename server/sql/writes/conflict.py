@@ -21,7 +21,7 @@ from server.sql.grammar.statements.writes import OnConflict
 from server.sql.index_keys import StatementParameters, bound_condition, bound_key, index_condition, index_keys
 from server.sql.plan import Field, QueryPlan
 from server.sql.scope import XMAX
-from server.sql.write_target import WriteTarget
+from server.sql.writes.target import WriteTarget
 
 CONFLICTS, RETURNED = ObjectId("conflicts"), ObjectId("returned")
 """The relations that `update` and `returning` of a `ConflictPlan` read. They exist only in these plans."""

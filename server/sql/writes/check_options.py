@@ -17,8 +17,8 @@ from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal,
 from server.sql.functions import syntax
 from server.sql.row_rules import RowRules, Rule, row_columns, rules_of
 from server.sql.scope import Entry, Scope, in_clause
-from server.sql.updatable_views import Level, select_of
-from server.sql.write_target import WriteTarget
+from server.sql.writes.target import WriteTarget
+from server.sql.writes.updatable_views import Level, select_of
 
 CONDITION_NODES_MAX = 20_000
 """The limit of nodes in the conditions of all views that a row is checked with. Small texts can have large conditions,

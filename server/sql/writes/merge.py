@@ -35,8 +35,9 @@ from server.sql.grammar.statements.parts import Ident
 from server.sql.plan import finished_plan, reject_deep_nesting
 from server.sql.relations import Filter, Join, JoinKind, Project, Relation, Window
 from server.sql.scope import Entry, Scope, in_clause
-from server.sql.write_plan import MergeColumns, WritePlan, WritePlanner, refuse_given
-from server.sql.write_target import WriteTarget
+from server.sql.writes.plan import MergeColumns, WritePlan
+from server.sql.writes.planner import WritePlanner, refuse_given
+from server.sql.writes.target import WriteTarget
 
 
 def plan_merge(statement: Merge, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:

@@ -22,7 +22,7 @@ from server.sql.conditions import all_of
 from server.sql.expressions import Column, ColumnRef, Expression, Literal, transform, walk
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.relations import Filter, Project, Relation, Scan, Sort
-from server.sql.updatable_views import NO_COLUMNS, READ_ONLY_COLUMN, Level, base_numbers, level_of
+from server.sql.writes.updatable_views import NO_COLUMNS, READ_ONLY_COLUMN, Level, base_numbers, level_of
 
 _HINTS = {
     "insert into": "Insert into a table that the view reads.",
