@@ -28,6 +28,8 @@ FIXED_CONF = (
     "spark.sql.ansi.enabled",
     "spark.sql.caseSensitive",
     "spark.sql.catalogImplementation",
+    "spark.sql.groupByOrdinal",
+    "spark.sql.orderByOrdinal",
     "spark.sql.session.timeZone",
     "spark.sql.timeType.enabled",
 )

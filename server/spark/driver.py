@@ -11,6 +11,9 @@ from server.spark.session_path import SessionPath
 SESSION_PROPERTIES = {
     "spark.sql.ansi.enabled": "true",  # overflow, division by zero and bad casts are errors, as in PostgreSQL
     "spark.sql.caseSensitive": "true",
+    # The planner has resolved positions, so that an integer in ORDER BY and GROUP BY is a value.
+    "spark.sql.orderByOrdinal": "false",
+    "spark.sql.groupByOrdinal": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timeType.enabled": "true",  # enables the functions of TIME, which are off by default
     "spark.sql.cteRecursionLevelLimit": "10000",  # PostgreSQL has no limit; each level runs as a separate job

@@ -205,3 +205,8 @@ SELECT count(*) FROM (SELECT * FROM times EXCEPT SELECT * FROM times WHERE id % 
 SELECT interval '1 mon' EXCEPT SELECT interval '30 days';
 SELECT j FROM docs EXCEPT ALL SELECT j FROM docs;
 SELECT j FROM docs INTERSECT SELECT j FROM docs;
+SELECT 2 AS a, count(*) FROM people GROUP BY a;
+SELECT 0 AS a, boss, count(*) FROM people GROUP BY a, boss ORDER BY a, boss;
+SELECT 3 AS a, boss, max(name) FROM people WHERE false GROUP BY 1, 2;
+SELECT 2 AS a FROM people GROUP BY a HAVING count(*) > 1;
+SELECT DISTINCT 5 AS a, boss, count(*) OVER () FROM people GROUP BY a, boss ORDER BY a, boss;

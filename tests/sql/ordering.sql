@@ -144,3 +144,13 @@ SELECT dept FROM people ORDER BY dept OFFSET (SELECT 1) FETCH FIRST (sqrt(4)) RO
 SELECT id FROM people ORDER BY id FETCH FIRST NULL ROWS WITH TIES;
 SELECT DISTINCT ON (id % (SELECT 2)) id FROM people ORDER BY id % (SELECT 2), id DESC;
 SELECT DISTINCT ON (id % (SELECT 2)) id FROM people ORDER BY id % (SELECT 3), id DESC;
+SELECT 2 AS a, boss, name FROM people ORDER BY a, name;
+SELECT 3 AS a, boss, name FROM people ORDER BY a DESC, name DESC LIMIT 3;
+SELECT 0 AS a, name FROM people ORDER BY a, name;
+SELECT p.id, q.* FROM people p LEFT JOIN LATERAL (SELECT 2 AS c, id, name FROM depts ORDER BY 1, name DESC LIMIT 2) q ON true ORDER BY 1, 4;
+SELECT d.id, q.* FROM depts d, (SELECT 2 AS a, 0 AS b, name FROM people ORDER BY 1 DESC, 2, name DESC LIMIT 3) q ORDER BY d.id, q.name;
+SELECT DISTINCT ON (2) id, 2 FROM people ORDER BY 2, id DESC;
+SELECT DISTINCT 2 AS a, boss FROM people ORDER BY a, boss;
+SELECT (SELECT 0 AS a FROM depts ORDER BY a LIMIT 1), id FROM people ORDER BY 1, 2 DESC;
+SELECT name FROM people ORDER BY (SELECT 1), name;
+SELECT array_agg(2 ORDER BY 2, name), string_agg(name, ',' ORDER BY 1, name DESC) FROM people;
