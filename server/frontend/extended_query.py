@@ -201,7 +201,7 @@ class ExtendedQuery:
         """Returns the cursor whose columns a Describe requests, by its name or through a FETCH."""
         portal = None if message.kind == "S" else self._dispatcher.portals.get(message.name)
         prepared = self._dispatcher.statements.get(message.name) if portal is None else portal.prepared
-        if portal is not None and (prepared.fields is not None or isinstance(prepared.statement, s.Fetch)):
+        if prepared.fields is not None or isinstance(prepared.statement, s.Fetch):
             self._dispatcher.transactions.check_not_failed(prepared.statement)
         if isinstance(prepared.statement, s.Fetch):
             return self._dispatcher.portals.find(prepared.statement.cursor.name)

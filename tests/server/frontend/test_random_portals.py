@@ -117,6 +117,7 @@ def test_random_messages_have_the_answers_of_postgresql(postgres: str, passing_s
                 [Parse("q", "ROLLBACK"), Bind("d", "q"), Sync()],
                 [Parse("", "nonsense"), Sync()],
                 *([message, Sync()] for message in (Execute("c"), Execute(""), Describe("P", "c"), Execute("d"))),
+                *([Describe("S", name), Sync()] for name in "pq"),
                 *([message, Sync()] for message in (Bind("d", "q"), Close("P", "d"), Bind("d", "q"), Execute("d"))),
                 [Execute("c"), Sync()],
             ]
