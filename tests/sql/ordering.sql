@@ -154,3 +154,5 @@ SELECT DISTINCT 2 AS a, boss FROM people ORDER BY a, boss;
 SELECT (SELECT 0 AS a FROM depts ORDER BY a LIMIT 1), id FROM people ORDER BY 1, 2 DESC;
 SELECT name FROM people ORDER BY (SELECT 1), name;
 SELECT array_agg(2 ORDER BY 2, name), string_agg(name, ',' ORDER BY 1, name DESC) FROM people;
+SELECT DISTINCT ON (1, dept) dept, id FROM people ORDER BY 1, dept, id DESC;
+SELECT DISTINCT ON (dept, id % 2, dept) dept, id FROM people ORDER BY id % 2, dept, id DESC;

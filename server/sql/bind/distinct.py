@@ -26,9 +26,12 @@ def distinct_on(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], sc
     if isinstance(on, exp.Tuple) and not on.expressions:
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near ")"')
     terms = on.expressions if isinstance(on, exp.Tuple) else [on]
-    keys = [output_term(binder, term, items, scope, "SELECT DISTINCT ON") for term in terms]
-    for key, term in zip(keys, terms, strict=True):
+    keys: list[Expression] = []
+    for term in terms:
+        key = output_term(binder, term, items, scope, "SELECT DISTINCT ON")
         groupable(binder, key, term)
+        if not any(_is_same(key, other) for other in keys):
+            keys.append(key)
     return keys
 
 
