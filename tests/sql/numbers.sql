@@ -209,3 +209,7 @@ SELECT 1::numeric(1001,2);
 SELECT 1::numeric(0,2);
 SELECT id, round(nullif(id, 1) / (id / 7.0), 10), round((id / 7.0) / (id / nullif(id, 2) / 7.0), 10) FROM nums WHERE id < 4;
 SELECT id, round(1000000.5 / (2382661326377.13696804849660000000 + i2), 16) FROM nums WHERE i2 BETWEEN -100 AND 100;
+SELECT id, trim_scale(n)::text, 'x' || trim_scale(n), quote_nullable(trim_scale(n)), trim_scale(n * 1.50)::text FROM nums ORDER BY id;
+SELECT id, concat_ws(',', trim_scale(mod(n, n)), trim_scale(n)) FROM nums WHERE n <> 0 ORDER BY id;
+SELECT to_jsonb(trim_scale(n)), trim_scale(n) + 0.100, round(trim_scale(n), 2), trim_scale(trim_scale(n)) = n, sum(trim_scale(n)) OVER () FROM nums ORDER BY id;
+SELECT trim_scale(12345678901234567890123.4500), trim_scale(1.50)::text, trim_scale(sum(n))::text, trim_scale(avg(n * 2))::text FROM nums;

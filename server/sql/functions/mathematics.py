@@ -13,9 +13,11 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import too_many_digits
+from protocol.pgwire.types import BARE_NUMERIC_SCALE, NUMERIC_PRECISION_MAX
+from server.sql.decimals import Shape
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.arithmetic import finite, in_range
-from server.sql.functions.table import FUNCTIONS, OPERATORS, fixed, guarded, row, same_shape
+from server.sql.functions.table import FUNCTIONS, OPERATORS, fitted, fixed, guarded, row, shape_of
 
 SCALE = 16
 _EXACT = Context(prec=1200, rounding=ROUND_HALF_UP)
@@ -185,7 +187,20 @@ for _name, _python2 in (("gcd", _numeric_gcd), ("lcm", _numeric_lcm)):
         python=_python2)  # fmt: skip
 row(FUNCTIONS, "scale", "numeric", "int4", python=_scale, prepare=_known_scale)
 row(FUNCTIONS, "min_scale", "numeric", "int4", python=_min_scale)
-row(FUNCTIONS, "trim_scale", "numeric", "numeric", "{0}", shape=same_shape, python=_trim_scale)
+
+
+def _trimmed_shape(args: Sequence[Expression]) -> Shape:
+    """That of a bare numeric, which has no trailing zeros as text, unless the digits of the argument do not fit in it."""
+    shape = shape_of(args[0])
+    fits = shape.scale <= BARE_NUMERIC_SCALE and shape.whole + BARE_NUMERIC_SCALE <= NUMERIC_PRECISION_MAX
+    return Shape(shape.whole + BARE_NUMERIC_SCALE, BARE_NUMERIC_SCALE) if fits else shape
+
+
+def _trimmed(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    return fitted(args[0], texts[0], _trimmed_shape(args))
+
+
+row(FUNCTIONS, "trim_scale", "numeric", "numeric", _trimmed, shape=_trimmed_shape, python=_trim_scale)
 
 # -- integers -------------------------------------------------------------------------------------------------------
 
