@@ -206,7 +206,8 @@ class History:
             self.done[-1] += f"  -- {ours[0]}"
         elif not re.match("INSERT|UPDATE|DELETE|TRUNCATE|SAVEPOINT", statement):
             self._may_end |= self._followers.keys()
-            if "RENAME TO" in statement:  # a subscription continues, but its query now means something else
+            # A subscription continues, but its query now means something else.
+            if re.search("RENAME TO|ALTER VIEW .* RENAME", statement):
                 self._followers.clear()
         return None
 
