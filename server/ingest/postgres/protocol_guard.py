@@ -8,6 +8,7 @@ the socket open if the server has not sent its version. It decodes an error of 6
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ import asyncpg
 MESSAGE_BYTES_MAX = 64 * 1024  # of a message during the login
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 """Of the answer to a query. That to the query for 100,000 columns of a publication has about 10 MiB."""
+ANSWER_MESSAGES_MAX = 200_000
+"""Of the answer to a query, except COPY. A row of 7 bytes is an object of asyncpg, which takes more memory than the row
+and time in each garbage collection."""
 OTHER_BYTES_MAX = 1024 * 1024
 """Of a message that is no data, after the login. asyncpg needs 50 ms of processor time for an error of this length.
 Less than this arrives at once, so that a longer message is incomplete when its header is seen."""
@@ -35,8 +39,8 @@ _Answer = TypeVar("_Answer")
 class AnswerTooLongError(asyncpg.InterfaceError):  # type: ignore[misc]
     """An answer is too long. The connection is closed."""
 
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__(f"the answer to a query has more than {bytes_max} bytes")
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"the answer to a query has more than {limit}")
 
 
 class MalformedAnswerError(asyncpg.InterfaceError):  # type: ignore[misc]
@@ -54,9 +58,11 @@ class GuardedProtocol(asyncpg.protocol.Protocol):  # type: ignore[misc]
     _expected = 0  # _CONTINUE or _FINAL, if this message may follow
     _is_authenticated = False
     _has_version = False
-    _answer_max = ANSWER_BYTES_MAX
-    _answered = 0  # bytes that were received since the query, or since a message of COPY was taken
-    _is_too_long = False
+    _bytes_max = ANSWER_BYTES_MAX
+    _messages_max = sys.maxsize
+    _bytes = 0  # that were received since the query, or since a message of COPY was taken
+    _messages = 0  # whose headers were received since then
+    _exceeded = ""  # the limit that an answer has exceeded
     _is_malformed = False
     _head = b""  # the incomplete header at the end of what was received after the login
     _left = 0  # bytes of the incomplete message at its end that were not received
@@ -108,20 +114,26 @@ class GuardedProtocol(asyncpg.protocol.Protocol):  # type: ignore[misc]
             self._has_version = True
 
     def _answer_received(self, data: bytes) -> None:
-        self._answered += len(data)
-        if self._answered <= self._answer_max:
-            if not self._is_malformed and self._are_lengths_valid(data):
-                super().data_received(data)
-        elif not self._is_too_long:
-            self._is_too_long = True
+        if self._exceeded or self._is_malformed:
+            return
+        self._bytes += len(data)
+        if self._bytes > self._bytes_max:
+            self._exceeded = f"{self._bytes_max} bytes"
+        elif not self._are_lengths_valid(data):
+            return
+        elif self._messages > self._messages_max:
+            self._exceeded = f"{self._messages_max} messages"
+        if self._exceeded:
             self._transport.abort()
+        else:
+            super().data_received(data)
 
     def _are_lengths_valid(self, data: bytes) -> bool:
-        """Whether no message is longer than it may be. Otherwise aborts the connection.
+        """Whether no message is longer than it may be. Otherwise aborts the connection. Counts the messages.
 
         This takes 0.1 µs for each row of COPY.
         """
-        data, at, last = self._head + data, self._left, -1
+        data, at, last, count = self._head + data, self._left, -1, 0
         unpack, headers_end = _LENGTH.unpack_from, len(data) - _HEADER.size
         while at <= headers_end:
             last = at
@@ -129,7 +141,9 @@ class GuardedProtocol(asyncpg.protocol.Protocol):  # type: ignore[misc]
             if length < 4:
                 break
             at += 1 + length
+            count += 1
         else:
+            self._messages += count
             if last < 0 or data[last] in _DATA or length <= OTHER_BYTES_MAX:
                 self._head, self._left = data[at:], max(0, at - len(data))
                 return True
@@ -137,13 +151,14 @@ class GuardedProtocol(asyncpg.protocol.Protocol):  # type: ignore[misc]
         self._transport.abort()
         return False
 
-    async def _answer(self, asked: Awaitable[_Answer], bytes_max: int = ANSWER_BYTES_MAX) -> _Answer:
-        self._answered, self._answer_max = 0, bytes_max
+    async def _answer(self, asked: Awaitable[_Answer], bytes_max: int, messages_max: int = sys.maxsize) -> _Answer:
+        self._bytes, self._bytes_max = 0, bytes_max
+        self._messages, self._messages_max = 0, messages_max
         try:
             return await asked
         except Exception:
-            if self._is_too_long:
-                raise AnswerTooLongError(bytes_max) from None
+            if self._exceeded:
+                raise AnswerTooLongError(self._exceeded) from None
             if self._is_malformed:
                 reason = f"less than 4 bytes, or more than {OTHER_BYTES_MAX} without being data"
                 raise MalformedAnswerError(f"a message has a length of {reason}") from None
@@ -152,7 +167,7 @@ class GuardedProtocol(asyncpg.protocol.Protocol):  # type: ignore[misc]
     async def _rows(self, asked: Awaitable[_Answer]) -> _Answer:
         """An answer that asyncpg reads itself, not a sink."""
         try:
-            return await self._answer(asked)
+            return await self._answer(asked, ANSWER_BYTES_MAX, ANSWER_MESSAGES_MAX)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
             raise
         except Exception as error:  # of several types, such as those of struct and of asyncpg's buffer
@@ -170,11 +185,11 @@ class GuardedProtocol(asyncpg.protocol.Protocol):  # type: ignore[misc]
         return await self._rows(super().query(*args, **options))
 
     async def copy_in(self, *args: Any, **options: Any) -> Any:
-        return await self._answer(super().copy_in(*args, **options))
+        return await self._answer(super().copy_in(*args, **options), ANSWER_BYTES_MAX)
 
     async def copy_out(self, statement: str, sink: Callable[[bytes], Awaitable[None]], timeout: float | None) -> Any:
         async def counted(data: bytes) -> None:
-            self._answered = 0
+            self._bytes = 0
             await sink(data)
 
         return await self._answer(super().copy_out(statement, counted, timeout), COPY_BYTES_MAX)
