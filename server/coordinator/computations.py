@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
 from catalog.objects.indexes import Index
 from catalog.objects.views import MaterializedView
 from catalog.state import CatalogState
@@ -18,6 +22,9 @@ from server.spark import Engine
 from server.sql.grammar.checkpoint import Stopped
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_index, plan_stored
+
+PLANNING_S = 0.05
+"""How long the event loop plans views and indexes before it runs other sessions."""
 
 
 class Computations:
@@ -36,6 +43,7 @@ class Computations:
         self._reads = reads
         self._inputs = inputs
         self._arrangements = arrangements
+        self._planned_s = 0.0
 
     def of_query(self, plan: QueryPlan) -> Computation:
         """Returns the computation that maintains a query. 0A000 if there is none. It may run in a thread."""
@@ -47,9 +55,9 @@ class Computations:
 
         The columns of an index's computation are those of the relation, followed by the keys that are expressions.
 
-        If planning takes long or fails, returns an `Unplanned`, whose dataflow plans the query in a thread. If that
-        fails, it plans again at every change of the inputs and reports the error. The commit that created the object
-        is on disk, and other dataflows are not affected.
+        If planning takes long or fails, or many items are planned at the same time, returns an `Unplanned`, whose
+        dataflow plans the query in a thread. If that fails, it plans again at every change of the inputs and reports
+        the error. The commit that created the object is on disk, and other dataflows are not affected.
         """
 
         def plan(state: CatalogState) -> Computation:
@@ -60,9 +68,24 @@ class Computations:
 
         state = self._committer.state
         try:
-            return at_once("", plan, state)
+            return self._at_once(plan, state)
         except Stopped:
             reached = State.WAITING
         except Exception:
             reached = State.FAILED
         return Unplanned(plan_later, reached, state.collections(item.depends_on), self._inputs)
+
+    def _at_once(self, plan: Callable[[CatalogState], Computation], state: CatalogState) -> Computation:
+        """Returns `plan(state)`. Stopped if that takes long, also together with those before it."""
+        if self._planned_s > PLANNING_S:
+            raise Stopped
+        if not self._planned_s:
+            asyncio.get_running_loop().call_soon(self._others_run)
+        begun = monotonic()
+        try:
+            return at_once("", plan, state)
+        finally:
+            self._planned_s += monotonic() - begun
+
+    def _others_run(self) -> None:
+        self._planned_s = 0.0

@@ -211,6 +211,16 @@ def test_a_table_with_many_users_delays_no_other_session(
     assert relations(connection, "reader") == 0
 
 
+def test_many_materialized_views_of_a_block_delay_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute("CREATE TABLE base (a int)")
+    views = "; ".join(f"CREATE MATERIALIZED VIEW kept{n} AS SELECT a FROM base WHERE a > {n}" for n in range(400))
+    with watched(server, USERS_PAUSE_MAX_S):
+        connection.execute(f"BEGIN; {views}; COMMIT".encode())
+    connection.execute("DROP TABLE base CASCADE")
+
+
 def test_the_columns_of_altered_tables_do_not_pile_up() -> None:
     """Each action of ALTER TABLE makes a schema and a layout. Those of wide tables took gigabytes."""
     before = resident_bytes(os.getpid())
