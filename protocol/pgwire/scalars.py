@@ -153,11 +153,12 @@ def _oid(type: PgType, text: str) -> int:
 
 
 _FLOAT = re.compile(
-    r"[ \t\n\v\f\r]*([+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|"
-    r"(?P<hex>0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)"
-    r"(?:[pP][+-]?\d+)?)|(?P<word>nan|inf(?:inity)?)))[ \t\n\v\f\r]*",
+    r"[ \t\n\v\f\r]*+([+-]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?|"
+    r"(?P<hex>0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)"
+    r"(?:[pP][+-]?\d++)?)|(?P<word>nan|inf(?:inity)?)))[ \t\n\v\f\r]*+",
     re.ASCII | re.IGNORECASE,
 )
+"""Possessive, as `_DECIMAL`: two lists of digits in a row would take quadratic time, in which no other thread runs."""
 
 
 def _float(type: PgType, text: str) -> float:
@@ -193,7 +194,8 @@ def _nearest_single(text: str, double: float, is_hex: bool) -> float:
 
 
 _DECIMAL = re.compile(
-    r"[ \t\n\v\f\r]*([+-]?(?:\d(?:_?\d)*\.?(?:\d(?:_?\d)*)?|\.\d(?:_?\d)*)(?:[eE][+-]?\d(?:_?\d)*)?)[ \t\n\v\f\r]*",
+    r"[ \t\n\v\f\r]*+([+-]?(?:\d(?>(?:_?\d)*)(?:\.(?:\d(?>(?:_?\d)*))?)?|\.\d(?>(?:_?\d)*))"
+    r"(?:[eE][+-]?\d(?>(?:_?\d)*))?)[ \t\n\v\f\r]*+",
     re.ASCII,
 )
 _SCALE_MAX, _WEIGHT_MAX = 16_383, 131_071  # PostgreSQL's numeric: fraction digits, greatest exponent
@@ -413,9 +415,10 @@ def _unescaped(plain: str) -> str:
     """The value of an unquoted element. Trailing white space is removed unless a backslash precedes it."""
     if "\\" not in plain:
         return plain.rstrip(_SPACE)
-    kept = re.fullmatch(r"((?:[^\\]|\\.)*?)[ \t\n\v\f\r]*", plain, re.DOTALL)
-    assert kept is not None
-    return re.sub(r"\\(.)", r"\1", kept[1], flags=re.DOTALL)
+    kept = plain.rstrip(_SPACE)
+    if (len(kept) - len(kept.rstrip("\\"))) % 2:
+        kept = plain[: len(kept) + 1]
+    return re.sub(r"\\(.)", r"\1", kept, flags=re.DOTALL)
 
 
 _STYLED: dict[str, Callable[[str, InputStyle], Any]] = {

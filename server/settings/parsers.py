@@ -68,7 +68,9 @@ def only(accepted: str, message: str, sqlstate: SqlState) -> Callable[[str], str
 INT_MAX = 2**31 - 1
 _UNITS_MS = {"us": 1 / 1_000, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNITS_KB = {"B": 1 / 1_024, "kB": 1, "MB": 1_024, "GB": 1_024**2, "TB": 1_024**3}
-_QUANTITY = re.compile(r"\s*([-+]?)(0[xX][0-9a-fA-F]+|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*([a-zA-Z]*)\s*")
+_QUANTITY = re.compile(
+    r"\s*+([-+]?)(0[xX][0-9a-fA-F]++|(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?)\s*+([a-zA-Z]*+)\s*+"
+)
 
 
 @dataclass(frozen=True, slots=True)

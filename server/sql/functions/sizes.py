@@ -17,7 +17,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _UNIT_BITS = {"": 0, "b": 0} | {unit.lower(): 10 * number for number, unit in enumerate(_UNITS)}
 _BYTES_END = 10 * 1024  # sizes from here on are shown in kB
 _UNIT_END = 20 * 1024 - 1  # from so many half units on, the next unit is used
-_SIZE = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\v\f\r]*(.*?)[ \t\n\v\f\r]*",
+_SIZE = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\v\f\r]*+(.*)",
                    re.ASCII | re.DOTALL)  # fmt: skip
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
 
@@ -36,7 +36,7 @@ def _size_pretty(size: int | Decimal, types: Sequence[PgType]) -> str:
 def _size_bytes(text: str) -> int:
     """The number of bytes in a text such as `12 MB`, rounded. 22023, 22003."""
     match = _SIZE.fullmatch(text)
-    unit = match[2] if match is not None else ""
+    unit = match[2].rstrip(" \t\n\v\f\r") if match is not None else ""
     bits = _UNIT_BITS.get(unit.lower())
     if match is None or bits is None:
         raise PgError(
