@@ -442,9 +442,12 @@ def _displacement(text: str) -> int:
     return -total if sign == "-" else total
 
 
-def _moment(text: str, order: str = "MDY", *, time_only: bool = False) -> _Moment:
+_SIZE_MAX, _INSTANT_SIZE_MAX = 129, 153  # MAXDATELEN + 1, MAXDATELEN + MAXDATEFIELDS
+
+
+def _moment(text: str, order: str = "MDY", *, time_only: bool = False, size_max: int = _SIZE_MAX) -> _Moment:
     moment = _Moment(order=order)
-    fields = fields_of(text)
+    fields = fields_of(text, size_max)
     # A date may precede a time. It only determines the day for a zone's offset.
     dated = len(fields) >= 2 and fields[0][0] == "date" and (fields[1][0] == "time" or fields[-1][0] == "date")
     for index, (kind, value) in enumerate(fields):
@@ -499,7 +502,7 @@ def parse_timestamptz(text: str, timezone: str = "UTC", order: str = "MDY") -> i
 
 def _parse_instant(text: str, type: str, timezone: str | None, order: str) -> int:
     try:
-        moment = _moment(text, order)
+        moment = _moment(text, order, size_max=_INSTANT_SIZE_MAX)
     except BadText as bad:
         raise to_pg_error(bad, type, text) from None
     if moment.special:

@@ -53,9 +53,13 @@ _FIELD = re.compile(
 _GLUED = re.compile(r"[-+/_.:A-Za-z0-9]+", re.ASCII)
 
 
-def fields_of(text: str) -> list[tuple[str, str]]:
-    """ParseDateTime(): (kind, lower-case text) of each field; kinds are the groups of `_FIELD`."""
+def fields_of(text: str, size_max: int) -> list[tuple[str, str]]:
+    """ParseDateTime(): (kind, lower-case text) of each field; kinds are the groups of `_FIELD`.
+
+    `size_max`: of PostgreSQL's buffer for the fields, in which each of them has a zero at its end.
+    """
     found: list[tuple[str, str]] = []
+    size = 0
     position, end = 0, len(text.rstrip(" \t\n\v\f\r"))
     while position < end:
         match = _FIELD.match(text, position, end)
@@ -76,8 +80,9 @@ def fields_of(text: str) -> list[tuple[str, str]]:
         if kind in ("zone", "sign"):
             value = re.sub(r"\s+", "", value)
         found.append((kind, value))
-    if len(found) > 25:
-        raise bad_syntax()
+        size += len(value) + 1
+        if size > size_max or len(found) > 25:
+            raise bad_syntax()
     return found
 
 

@@ -112,6 +112,7 @@ def _span_overflow() -> BadText:
     return BadText(SqlState.INTERVAL_FIELD_OVERFLOW, 'interval field value out of range: "{text}"')
 
 
+_SIZE_MAX = 256  # of interval_in()'s buffer
 _SIGNED = re.compile(r"([+-]?)(\d*)(\.\d*)?$", re.ASCII)
 _YEARS_MONTHS = re.compile(r"([+-]?)(\d+)-(\d+)$", re.ASCII)
 
@@ -131,7 +132,7 @@ def _signed_number(text: str) -> tuple[int, float]:
 def _span(text: str, default: str, *, minutes_first: bool, sql_signs: bool) -> pa.MonthDayNano:
     """DecodeInterval(): reads the fields in reverse order, so that a unit is known before its number."""
     span, seen, unit, sign_of_all = _Span(), set[str](), "", 1
-    fields = fields_of(text)
+    fields = fields_of(text, _SIZE_MAX)
     if sql_signs and fields and fields[0][1][0] == "-" and all(value[0] not in "+-" for _, value in fields[1:]):
         fields[0] = fields[0][0], fields[0][1][1:]
         sign_of_all = -1

@@ -45,6 +45,13 @@ from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 
 INPUTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "scalar_inputs.json").read_text())
+_DIGITS = ["1" * 5_000, "0" * 5_000 + "1"]
+_INSTANTS = [*_DIGITS, *(f"2020-01-01 {'10:00:00.'.ljust(length, '0')}" for length in (117, 118, 141, 142))]
+LONG = {
+    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _INSTANTS),
+    "interval": [*_DIGITS, *(f"{'1.'.ljust(length, '0')} days" for length in (250, 251))],
+}
+"""Texts beyond the buffers of PostgreSQL, just as long, and shorter ones."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +87,7 @@ def test_text_is_read_as_by_postgresql(server: psycopg.Connection[Any], spelling
     server.execute(f"set timezone = '{zone}'; drop table if exists v; create temp table v(v {spelling})")
     type = parse_type(spelling)
     differences = []
-    for text in INPUTS[spelling]:
+    for text in INPUTS[spelling] + LONG.get(spelling, []):
         expected, got = theirs(server, text), ours(type, text, zone)
         if "json" in spelling and len(expected) > 1:  # Tidewire describes the error's position in its own words
             expected, got = expected[:2], got[:2]
