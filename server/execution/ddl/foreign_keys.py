@@ -118,7 +118,7 @@ def _foreign_key(context: Context, table: Table, reference: Reference) -> Foreig
 def _referenced(context: Context, table: Table, name: Name) -> Table:
     """The referenced table, which can be the one that is defined. PgError 42P01, 42809, 42P16."""
     state = context.state
-    if table.id not in state.items and name.parts == _full_name(state, table)[-len(name.parts) :]:
+    if table.id not in state.items and _denotes(context, name, table):
         return table
     found = find_relation(context, name)
     if found.id == table.id:
@@ -133,6 +133,21 @@ def _referenced(context: Context, table: Table, name: Name) -> Table:
         message = f"constraints on {kind} tables may reference only {kind} tables"
         raise PgError(SqlState.INVALID_TABLE_DEFINITION, message)
     return found
+
+
+def _denotes(context: Context, name: Name, table: Table) -> bool:
+    """Whether a name denotes a table that is being created. If it is unqualified, search_path decides."""
+    full_name = _full_name(context.state, table)
+    if name.parts != full_name[-len(name.parts) :]:
+        return False
+    schema = full_name[-2]
+    if len(name.parts) > 1 or schema == TEMPORARY:
+        return True
+    path = context.search_path
+    if schema not in path:
+        return False
+    before = path[: path.index(schema)]
+    return context.state.resolve(name.parts, context.settings["database"], before) is None
 
 
 def _full_name(state: CatalogState, table: Table) -> tuple[str, ...]:

@@ -17,21 +17,23 @@ SHOWN = (
     "SELECT conname, contype, conrelid::regclass::text, confrelid::regclass::text, conindid::regclass::text, conkey, "
     "confkey, confupdtype, confdeltype, confmatchtype, confdelsetcols, condeferrable, condeferred, "
     "pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_namespace n ON n.oid = connamespace "
-    "WHERE nspname IN ('public', 'foreign_keys') "
-    "ORDER BY conname",
+    "WHERE nspname IN ('public', 'foreign_keys', 'elsewhere') "
+    "ORDER BY conname, conrelid::regclass::text",
     "SELECT table_name, constraint_name, constraint_type, is_deferrable, initially_deferred "
     "FROM information_schema.table_constraints "
-    "WHERE constraint_schema IN ('public', 'foreign_keys') AND constraint_name NOT LIKE '%not_null' ORDER BY 1, 2",
+    "WHERE constraint_schema IN ('public', 'foreign_keys', 'elsewhere') AND constraint_name NOT LIKE '%not_null' "
+    "ORDER BY 1, 2",
     "SELECT constraint_name, unique_constraint_name, match_option, update_rule, delete_rule "
     "FROM information_schema.referential_constraints "
-    "WHERE constraint_schema IN ('public', 'foreign_keys') ORDER BY 1",
+    "WHERE constraint_schema IN ('public', 'foreign_keys', 'elsewhere') ORDER BY 1",
     "SELECT table_name, constraint_name, column_name, ordinal_position, position_in_unique_constraint "
     "FROM information_schema.key_column_usage "
-    "WHERE constraint_schema IN ('public', 'foreign_keys') ORDER BY 1, 2, 4",
+    "WHERE constraint_schema IN ('public', 'foreign_keys', 'elsewhere') ORDER BY 1, 2, 4",
     "SELECT table_name, column_name, constraint_name FROM information_schema.constraint_column_usage "
-    "WHERE constraint_schema IN ('public', 'foreign_keys') AND constraint_name NOT LIKE '%not_null' ORDER BY 3, 1, 2",
+    "WHERE constraint_schema IN ('public', 'foreign_keys', 'elsewhere') AND constraint_name NOT LIKE '%not_null' "
+    "ORDER BY 3, 1, 2",
     "SELECT table_name, constraint_name FROM information_schema.constraint_table_usage "
-    "WHERE constraint_schema IN ('public', 'foreign_keys') ORDER BY 2, 1",
+    "WHERE constraint_schema IN ('public', 'foreign_keys', 'elsewhere') ORDER BY 2, 1",
 )
 TABLES = (
     "CREATE TABLE a (k int PRIMARY KEY, n text UNIQUE, x int, y int, z bigint, UNIQUE (x, y))",
@@ -98,6 +100,11 @@ COMMANDS = (
     "ALTER TABLE a RENAME CONSTRAINT a_pkey TO key_of_a",
     "DROP TABLE d, a, b, e, f",
     "CREATE TABLE a (k int PRIMARY KEY)",
+    "CREATE SCHEMA elsewhere",
+    "CREATE TABLE elsewhere.a (j int PRIMARY KEY, k int REFERENCES a (k), l int REFERENCES elsewhere.a)",
+    "CREATE TABLE elsewhere.c (k int PRIMARY KEY, l int REFERENCES c)",
+    "DROP TABLE elsewhere.a",
+    "DROP SCHEMA elsewhere",
     "CREATE TABLE b (k int REFERENCES a)",
     "DROP TABLE a CASCADE",
 )
