@@ -6,7 +6,8 @@ The values of a fixed-width type are a numpy array (`FixedColumn`), those of oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,9 @@ from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.network import sent_column
+from protocol.pgwire.scalars import column_of, parse_text
 from protocol.pgwire.text_columns import INTERVAL
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import TEXT, PgType, array_of
 
 _BINARY = pa.binary()
 POSTGRES_EPOCH_US = POSTGRES_EPOCH_DAYS * DAY_US
@@ -45,6 +47,8 @@ def varying_column(type: PgType) -> VaryingColumn:
         return partial(_arrays, type.element)
     if type.name == "numeric":
         return partial(_numerics, type.scale or 0, type.hides_zeros)
+    if type.sent is not None:
+        return partial(_records, type.sent)
     if type.name in ("inet", "cidr"):
         return partial(sent_column, is_cidr=type.name == "cidr")
     if type.enum is not None:
@@ -130,7 +134,7 @@ def _chars(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(array, ""), "\0", array).view(_BINARY)
 
 
-def _records(array: pa.Array) -> pa.Array:
+def _unsent(array: pa.Array) -> pa.Array:
     raise PgError(
         SqlState.UNDEFINED_FUNCTION,
         "no binary output function available for type record",
@@ -138,7 +142,7 @@ def _records(array: pa.Array) -> pa.Array:
     )
 
 
-_VARYING: dict[str, VaryingColumn] = {"jsonb": _jsonb, '"char"': _chars, "record": _records}
+_VARYING: dict[str, VaryingColumn] = {"jsonb": _jsonb, '"char"': _chars, "record": _unsent}
 
 # ---- numeric: base 10000
 
@@ -240,6 +244,35 @@ def _arrays(element: PgType, array: pa.Array) -> pa.Array:
     heads = string_array(starts_of(keep.sum(axis=1)), masked_rows(head, keep), array).view(_BINARY)
     bodies = string_array(starts.astype(np.int32), body, array).view(_BINARY)
     return pc.binary_join_element_wise(heads, bodies, b"")
+
+
+# ---- rows
+
+_FIELD = re.compile(r'(?:"((?>(?:[^"]|"")*))"|([^",()]*+))[,)]')
+
+
+def _records(types: Sequence[PgType], array: pa.Array) -> pa.Array:
+    """record_send() of rows' texts: the number of fields, then each field's type OID, length and value."""
+    count = len(array)
+    missing = [None] * len(types)
+    rows = [missing if text is None else _fields(text) for text in array.to_pylist()]
+    parts = [pa.repeat(pa.scalar(len(types).to_bytes(4, "big"), _BINARY), count)]
+    for index, type in enumerate(types):
+        texts = TEXT if type.element is None else array_of(TEXT)  # of rows inside the row
+        read_as = type if (type.element or type).sent is None else texts
+        values = [None if (text := row[index]) is None else parse_text(read_as, text) for row in rows]
+        body, starts = sized_values(type, column_of(read_as, values))
+        parts.append(pa.repeat(pa.scalar(type.oid.to_bytes(4, "big"), _BINARY), count))
+        parts.append(pa.Array.from_buffers(_BINARY, count, [None, *map(pa.py_buffer, (starts.astype(np.int32), body))]))
+    return pc.if_else(array.is_null(), None, pc.binary_join_element_wise(*parts, b""))
+
+
+def _fields(text: str) -> list[str | None]:
+    """The texts of the fields of a row as record_out() writes them. NULL is written as nothing."""
+    return [
+        plain or None if quoted is None else quoted.replace('""', '"').replace("\\\\", "\\")
+        for quoted, plain in (match.groups() for match in _FIELD.finditer(text, 1))
+    ]
 
 
 def sized_values(type: PgType, array: pa.Array) -> tuple[Any, NDArray[np.int32]]:

@@ -56,7 +56,8 @@ class PgType:
     `length` is n of varchar(n) and char(n), and of timestamp(n) and the other types with seconds. `precision` is p of
     numeric(p, s), None when bare; `scale` is the scale that Arrow uses, set for every numeric. `element` is set for
     arrays only. `enum` is set for enumerated types only; their `name` contains the id, so that it is unique. `fields`
-    has the names and types of a row that a query computes with; a client receives the text of a row.
+    has the names and types of a row that a query computes with. A result has the text of a row instead; `sent` has the
+    types of its fields, from which the binary format is made.
     """
 
     name: str
@@ -68,6 +69,7 @@ class PgType:
     element: PgType | None = None
     enum: Enum | None = None
     fields: tuple[tuple[str, PgType], ...] | None = None
+    sent: tuple[PgType, ...] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Equality of all fields. Faster than a dataclass's for identical objects, which are the common case."""
@@ -78,8 +80,9 @@ class PgType:
         return (
             self.name == other.name
             and self.oid == other.oid
-            and (self.size, self.length, self.precision, self.scale, self.element, self.enum, self.fields)
-            == (other.size, other.length, other.precision, other.scale, other.element, other.enum, other.fields)
+            and (self.size, self.length, self.precision, self.scale, self.element, self.enum)
+            == (other.size, other.length, other.precision, other.scale, other.element, other.enum)
+            and (self.fields, self.sent) == (other.fields, other.sent)
         )
 
     def __str__(self) -> str:
@@ -302,6 +305,15 @@ def row_type(names: Sequence[str], types: Sequence[PgType]) -> PgType:
 def is_row(type: PgType) -> bool:
     """Whether it is a row that a query computes with, or an array of such rows."""
     return (type.element or type).fields is not None
+
+
+def returned_type(type: PgType) -> PgType:
+    """The type of a value as a client receives it: of a row that of its text."""
+    if type.element is not None:
+        return replace(type, element=returned_type(type.element))
+    if type.fields is None:
+        return type
+    return replace(RECORD, sent=tuple(returned_type(field) for _, field in type.fields))
 
 
 def bare_numeric(scale: int) -> PgType:

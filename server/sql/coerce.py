@@ -16,7 +16,6 @@ from protocol.pgwire.types import (
     INT8,
     NUMERIC,
     RECORD,
-    RECORD_ARRAY,
     TEXT,
     TIMESTAMPTZ,
     UNKNOWN,
@@ -24,6 +23,7 @@ from protocol.pgwire.types import (
     array_of,
     bare_numeric,
     is_row,
+    returned_type,
 )
 from protocol.pgwire.types import NUMERIC_PRECISION_MAX as MAX
 from server.sql.casts import (
@@ -135,9 +135,9 @@ class Coercer:
 
     def row_text(self, expression: Expression) -> Expression:
         """The text of a row, or the texts of an array of rows. Raises as `check_zone`."""
-        is_array = expression.type.element is not None
-        function, result = (TEXT_OF_ROWS, RECORD_ARRAY) if is_array else (TEXT_OF_ROW, RECORD)
+        function = TEXT_OF_ROW if expression.type.element is None else TEXT_OF_ROWS
         self.check_zone("the text of a row")
+        result = returned_type(expression.type)
         return Call(function, (expression,), result, expression.nullable, timezone=self.timezone)
 
     def as_output(self, expression: Expression) -> Expression:

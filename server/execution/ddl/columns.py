@@ -12,7 +12,11 @@ from server.sql.scope import SYSTEM_COLUMNS
 COLUMNS_MAX = 1_600  # as in PostgreSQL
 CHECKS_MAX = 500  # of a table or domain; each is planned by itself, on the event loop
 _ROW_HINT = "Name the columns of the row, or make a value of it with to_jsonb()."
-_HINTS = {RECORD: _ROW_HINT, RECORD_ARRAY: _ROW_HINT, VOID: "Leave out the function, which has no result."}
+_HINTS = {
+    RECORD.name: _ROW_HINT,
+    RECORD_ARRAY.name: _ROW_HINT,
+    VOID.name: "Leave out the function, which has no result.",
+}
 NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 
 
@@ -50,9 +54,9 @@ def check_column_name(column: Ident) -> None:
 def check_types(names: Sequence[Ident], types: Iterable[PgType]) -> None:
     """PgError 42P16 for a column whose values can only be returned: a row, an array of rows, or void."""
     for name, type in zip(names, types, strict=True):
-        if type in _HINTS:
+        if type.name in _HINTS:
             message = f'column "{name.name}" has pseudo-type {type.display}'
-            raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, hint=_HINTS[type])
+            raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, hint=_HINTS[type.name])
 
 
 def check_number_of_checks(checks: Sequence[object], kind: str) -> None:

@@ -22,21 +22,38 @@ def test_a_driver_reads_a_row_as_a_tuple(connection: psycopg.Connection) -> None
     assert connection.execute(ROW).fetchone() == (("1", "x y"),)
 
 
-def test_a_row_has_no_binary_format(connection: psycopg.Connection) -> None:
-    with pytest.raises(psycopg.errors.UndefinedFunction, match="no binary output function available for type record"):
-        connection.cursor(binary=True).execute(ROW)
-    assert connection.execute("SELECT 1").fetchone() == (1,)
+@pytest.mark.parametrize(
+    "query",
+    [
+        ROW,
+        "SELECT ROW(1, 2::int2, 3::int8, NULL::text, ''::text, true, 1.5::real, 0.1::float8, 2.30::numeric(6, 2), 1.5)",
+        r"""SELECT ROW('say "a, b"'::text, E'c:\\d (e)'::text, '\x00ff'::bytea, 'x'::char(3), 'y'::varchar)""",
+        "SELECT ROW(date '2024-02-29', time '12:30', timestamp 'infinity', timestamptz '2024-01-01 12:00+02')",
+        "SELECT ROW(interval '1 mon -2 days', '{\"a\": [1, null]}'::jsonb, '[1]'::json, inet '10.0.0.1/8')",
+        "SELECT ROW('6f9619ff-8b86-d011-b42d-00cf4fc964ff'::uuid, ARRAY[1, NULL], ARRAY['a b', NULL, 'null', ''])",
+        "SELECT ROW(ROW(1, 'a b'::text), NULL::int), ROW(NULL::text), ROW(''::text)",
+        "SELECT ROW(ARRAY[ROW(1, 'a \"b\"'::text), NULL, ROW(NULL::int, 'c'::text)])",
+        "SELECT ARRAY[ROW(1, true), NULL], ARRAY[ROW(2)]",
+        "SELECT t, array_agg(t) OVER (ORDER BY a) FROM (VALUES (1, 'x y'), (2, NULL), (3, '')) AS t (a, b) ORDER BY a",
+        "SELECT u FROM (VALUES (1), (2)) AS t (a) LEFT JOIN (VALUES (1, 1.25::real)) AS u (a, b) USING (a) ORDER BY a",
+    ],
+)
+def test_a_row_in_binary_format_is_that_of_postgresql(
+    connection: psycopg.Connection, postgres: str, query: str
+) -> None:
+    connection.execute("SET TimeZone = 'Asia/Kolkata'; SET DateStyle = 'German'; SET IntervalStyle = 'sql_standard'")
+    with psycopg.connect(postgres, autocommit=True) as reference:
+        answers = [
+            [[result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples)]
+            for session in (reference, connection)
+            for result in [session.pgconn.exec_params(query.encode(), None, result_format=1)]
+        ]
+    assert answers[1] == answers[0] != []
 
 
 def test_a_driver_reads_an_array_of_rows_as_a_list_of_tuples(connection: psycopg.Connection) -> None:
     rows = connection.execute("SELECT array_agg(t ORDER BY t) FROM (VALUES (2, 'x y'), (1, NULL)) AS t (a, b)")
     assert rows.fetchone() == ([("1", None), ("2", "x y")],)
-
-
-def test_an_array_of_rows_has_no_binary_format(connection: psycopg.Connection) -> None:
-    with pytest.raises(psycopg.errors.UndefinedFunction, match="no binary output function available for type record"):
-        connection.cursor(binary=True).execute("SELECT ARRAY[ROW(1)]")
-    assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("create", ["VIEW", "MATERIALIZED VIEW", "TABLE"])
