@@ -136,12 +136,14 @@ def default_class(type: int, method: str) -> Row | None:
     for row in static_rows("pg_opclass"):
         if row["opcmethod"] == METHODS[method] and row["opcdefault"] and row["opcintype"] == type:
             return row
-    if type == _VARCHAR:
-        return default_class(_TEXT, method)
+    if type in _SAME_CLASSES:
+        return default_class(_SAME_CLASSES[type], method)
     return default_class(_ANYARRAY, method) if type in types_by_oid() and is_array(types_by_oid()[type]) else None
 
 
-_TEXT, _VARCHAR, _ANYARRAY = 25, 1043, 2277
+_ANYARRAY = 2277
+_SAME_CLASSES = {1043: 25, 650: 869}
+"""varchar and cidr have no classes of their own: they have those of text and inet."""
 
 
 _DISPLAY = {

@@ -50,7 +50,7 @@ _STATIC = {
     "pg_collation": "oid IN (100, 950, 951)",
     "pg_language": "lanname IN ('internal', 'c', 'sql')",
     "pg_opclass": f"""opcintype IN (SELECT oid FROM pg_type WHERE {_TYPES})
-        AND (opcdefault OR opcname = 'varchar_ops' OR opcname LIKE '%\\_pattern\\_ops'
+        AND (opcdefault OR opcname IN ('cidr_ops', 'varchar_ops') OR opcname LIKE '%\\_pattern\\_ops'
             OR opcmethod NOT IN (403, 405))""",
     "pg_opfamily": "true",
     "pg_range": "true",

@@ -128,7 +128,7 @@ def _class(key: IndexKey, type: PgType, method: str) -> str:
 
 
 # The types whose values are also values of another type, without a conversion.
-_COERCIBLE = {"varchar": ("text", "bpchar"), "text": ("bpchar",)}
+_COERCIBLE = {"varchar": ("text", "bpchar"), "text": ("bpchar",), "cidr": ("inet",)}
 
 
 def _require_accepted(name: str, type: PgType, method: str) -> None:

@@ -81,7 +81,8 @@ def test_the_options_of_indexes_are_those_of_postgresql(
     )
     with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
         for statement in (
-            'CREATE TABLE t (a int PRIMARY KEY, b text, c varchar(9), d char(3), e int[], "F g" int, j jsonb)',
+            "CREATE TABLE t (a int PRIMARY KEY, b text, c varchar(9), d char(3), e int[], n cidr, o inet, "
+            '"F g" int, j jsonb)',
             "CREATE VIEW v AS SELECT a FROM t",
             "CREATE INDEX CONCURRENTLY ON t (a)",
             "CREATE INDEX CONCURRENTLY IF NOT EXISTS i1 ON t (a DESC NULLS LAST, b ASC NULLS FIRST, c DESC, d ASC)",
@@ -105,6 +106,12 @@ def test_the_options_of_indexes_are_those_of_postgresql(
             "CREATE INDEX ij ON t USING brin (a, b)",
             "CREATE INDEX ik ON t USING brin (a int4_minmax_multi_ops)",
             "CREATE INDEX il ON t USING spgist (b)",
+            "CREATE INDEX im ON t (n)",
+            "CREATE INDEX io ON t (n cidr_ops, o inet_ops)",
+            "CREATE INDEX ip ON t (n inet_ops, o cidr_ops DESC)",
+            "CREATE INDEX iq ON t USING hash (o cidr_ops)",
+            "CREATE INDEX x ON t (o int4_ops)",
+            "CREATE INDEX x ON t (a cidr_ops)",
             "CREATE INDEX x ON t USING gin (a)",
             "CREATE INDEX x ON t USING gist (b)",
             "CREATE INDEX x ON t USING spgist (b, c)",
