@@ -98,6 +98,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("lock_timeout", "0", parse_milliseconds),
         Variable("max_identifier_length", "63", fixed=True),
         Variable("max_index_keys", "32", fixed=True),
+        Variable("max_prepared_transactions", "0", fixed=True),  # drivers ask before PREPARE TRANSACTION
         Variable("progress_notice_interval", "auto", auto_or(parse_milliseconds)),
         Variable("role", "none", fixed=True),
         Variable("search_path", "public"),

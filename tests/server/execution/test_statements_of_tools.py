@@ -281,3 +281,13 @@ def test_extensions(theirs: psycopg.Connection[Any], passing_server: ServerThrea
             with pytest.raises(psycopg.errors.FeatureNotSupported) as error:
                 ours.execute(f"CREATE EXTENSION {name}".encode())
             assert hint in str(error.value.diag.message_hint)
+
+
+def test_there_are_no_prepared_transactions(theirs: psycopg.Connection[Any], passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        for statement in (
+            "SHOW max_prepared_transactions",
+            "SELECT setting::int FROM pg_settings WHERE name = 'max_prepared_transactions'",
+            "SELECT current_setting('max_prepared_transactions')",
+        ):
+            assert answer(ours, statement) == answer(theirs, statement), statement
