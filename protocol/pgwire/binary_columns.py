@@ -23,7 +23,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.network import sent_column
 from protocol.pgwire.scalars import column_of, parse_text
 from protocol.pgwire.text_columns import INTERVAL
-from protocol.pgwire.types import TEXT, PgType, array_of
+from protocol.pgwire.types import TEXT, VOID, PgType, array_of
 
 _BINARY = pa.binary()
 POSTGRES_EPOCH_US = POSTGRES_EPOCH_DAYS * DAY_US
@@ -258,8 +258,8 @@ def _records(types: Sequence[PgType], array: pa.Array) -> pa.Array:
     rows = [missing if text is None else _fields(text) for text in array.to_pylist()]
     parts = [pa.repeat(pa.scalar(len(types).to_bytes(4, "big"), _BINARY), count)]
     for index, type in enumerate(types):
-        texts = TEXT if type.element is None else array_of(TEXT)  # of rows inside the row
-        read_as = type if (type.element or type).sent is None else texts
+        texts = TEXT if type.element is None else array_of(TEXT)
+        read_as = texts if type == VOID or (type.element or type).sent is not None else type
         values = [None if (text := row[index]) is None else parse_text(read_as, text) for row in rows]
         body, starts = sized_values(type, column_of(read_as, values))
         parts.append(pa.repeat(pa.scalar(type.oid.to_bytes(4, "big"), _BINARY), count))

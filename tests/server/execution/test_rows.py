@@ -34,6 +34,7 @@ def test_a_driver_reads_a_row_as_a_tuple(connection: psycopg.Connection) -> None
         "SELECT ROW(ROW(1, 'a b'::text), NULL::int), ROW(NULL::text), ROW(''::text)",
         "SELECT ROW(ARRAY[ROW(1, 'a \"b\"'::text), NULL, ROW(NULL::int, 'c'::text)])",
         "SELECT ARRAY[ROW(1, true), NULL], ARRAY[ROW(2)]",
+        "SELECT ROW(pg_sleep(0), 1), ROW()",
         "SELECT t, array_agg(t) OVER (ORDER BY a) FROM (VALUES (1, 'x y'), (2, NULL), (3, '')) AS t (a, b) ORDER BY a",
         "SELECT u FROM (VALUES (1), (2)) AS t (a) LEFT JOIN (VALUES (1, 1.25::real)) AS u (a, b) USING (a) ORDER BY a",
     ],
