@@ -36,12 +36,12 @@ from server.sql.writes.statements import plan_insert
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:
     """Plans an expression without column references, cast to `type` if given, as a query of one row and one column."""
-    if type is None:
-        tree = exp.Select(expressions=[expression.tree.copy()])
-        return plan_query(Query(tree, expression.text, expression.offset), context)
-    text = f"SELECT CAST(({expression.text}) AS {sql_name(type)})"
-    query = parse_query(text)
-    return plan_query(Query(query.tree, text, expression.offset - text.index(expression.text)), context)
+    value = expression.tree.copy()
+    if type is not None:
+        (cast,) = parse_query(f"SELECT CAST(NULL AS {sql_name(type)})").tree.expressions
+        cast.set("this", exp.Paren(this=value))
+        value = cast
+    return plan_query(Query(exp.Select(expressions=[value]), expression.text, expression.offset), context)
 
 
 def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[str | None, tuple[ObjectId, ...]]:
@@ -124,9 +124,9 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
         refuse_subquery(key, "index expression")
         if statement.unique and _varies(bound_key(item.columns, key)):
             raise _not_immutable("expression", key)
-        text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
-        query = Query(parse_query(text).tree, text, key.offset - len("SELECT "))
-        if plan_query(query, context, None, maintained=True).types:
+        tree = parse_query(f"SELECT FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}").tree
+        tree.set("expressions", [key.tree.copy()])
+        if plan_query(Query(tree, key.text, key.offset), context, None, maintained=True).types:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
                 "an index expression that names a user-defined type is not supported",
