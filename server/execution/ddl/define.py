@@ -53,7 +53,7 @@ from server.sql.grammar.statements.domains import (
     RenameDomainConstraint,
     SetDomainDefault,
 )
-from server.sql.grammar.statements.holds import CreateHold
+from server.sql.grammar.statements.holds import AlterHold, CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
@@ -107,6 +107,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterRetention: alter.change_retention,
     AlterSchema: alter.set_schema,
     AlterSystem: system_settings.alter_system,
+    AlterHold: holds.alter,
     AlterSecret: secrets.alter,
     AlterSequence: sequences.alter,
     AlterConnection: connections.alter,
@@ -134,6 +135,7 @@ control list."""
 
 _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]] = {
     CreateHold: holds.evaluate,
+    AlterHold: holds.evaluate_alteration,
     CreateConnection: connections.evaluate,
     AlterConnection: connections.evaluate,
     CreateSource: sources.evaluate,

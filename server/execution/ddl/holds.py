@@ -1,8 +1,8 @@
-"""CREATE HOLD, ALTER HOLD ... ADVANCE, SHOW CREATE HOLD and SHOW HOLDS. docs/holds.md describes their rules."""
+"""CREATE HOLD, ALTER HOLD ... ADVANCE and SET, SHOW CREATE HOLD and SHOW HOLDS. docs/holds.md describes their rules."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.holds import Status
 from catalog.ids import ObjectId, Timestamp
@@ -17,14 +17,15 @@ from protocol.pgwire.types import INTERVAL, MZ_TIMESTAMP, TEXT
 from server.authorization import privileges
 from server.coordinator.committer import Request
 from server.coordinator.holds import Advance, check_final
-from server.execution.ddl.named_objects import check_kind, refuse_missing, unless_exists
+from server.execution.ddl.named_objects import altered_item, check_kind, refuse_missing, unless_exists
 from server.execution.names import find_item, qualified_name, schema_of
 from server.execution.times import duration_of, interval_of_ms, interval_text, timestamp_of
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.settings.parsers import milliseconds
-from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.holds import AdvanceHold, AlterHold, CreateHold
 from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.parts import Expr
 from server.sql.plan import Field
 from server.timeline.frontiers import Holder, NotReadable
 
@@ -52,10 +53,18 @@ class EvaluatedHold:
     max_lag_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluatedAlteration:
+    """An ALTER HOLD ... SET, and the value of its expression."""
+
+    statement: AlterHold
+    max_lag_ms: int
+
+
 async def evaluate(context: Context, statement: CreateHold) -> EvaluatedHold:
     """Evaluates AT and MAX LAG. PgError 22023."""
     at = await timestamp_of(context, statement.at, "AT") if statement.at is not None else None
-    return EvaluatedHold(statement, at, await _max_lag_ms(context, statement))
+    return EvaluatedHold(statement, at, await _max_lag_ms(context, statement.max_lag))
 
 
 def create(context: Context, hold: EvaluatedHold) -> CatalogState:
@@ -87,12 +96,28 @@ def create(context: Context, hold: EvaluatedHold) -> CatalogState:
     return state
 
 
-async def _max_lag_ms(context: Context, statement: CreateHold) -> int:
+async def evaluate_alteration(context: Context, statement: AlterHold) -> EvaluatedAlteration:
+    """Evaluates MAX LAG. PgError 22023."""
+    return EvaluatedAlteration(statement, await _max_lag_ms(context, statement.max_lag))
+
+
+def alter(context: Context, alteration: EvaluatedAlteration) -> CatalogState:
+    """Executes ALTER HOLD ... SET (MAX LAG)."""
+    statement = alteration.statement
+    hold = altered_item(context, ObjectKind.HOLD, statement.name, if_exists=statement.if_exists)
+    if hold is None:
+        return context.state
+    assert isinstance(hold, Hold)
+    privileges.require_owner(context.state, context.role, hold)
+    return context.state.with_item(replace(hold, max_lag_ms=alteration.max_lag_ms))
+
+
+async def _max_lag_ms(context: Context, max_lag: Expr | None) -> int:
     cap_ms = milliseconds(context.settings["max_hold_lag"])
-    if statement.max_lag is None:
+    if max_lag is None:
         return min(MAX_LAG_DEFAULT_MS, cap_ms)
-    lag_ms = await duration_of(context, statement.max_lag, "MAX LAG")
-    position = statement.max_lag.position
+    lag_ms = await duration_of(context, max_lag, "MAX LAG")
+    position = max_lag.position
     if lag_ms <= 0:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, "MAX LAG must be positive", position=position)
     if lag_ms > cap_ms:
@@ -198,7 +223,7 @@ async def advance_hold(context: Context, statement: AdvanceHold) -> Result:
                 f'hold "{item.name}" had been advanced to {before.at} because it lagged by more than its MAX LAG',
                 severity=Severity.NOTICE,
                 detail="History before that time may be gone.",
-                hint="Advance the hold more often, or give it a longer MAX LAG.",
+                hint="Advance the hold more often, or give it a longer MAX LAG with ALTER HOLD ... SET (MAX LAG).",
             )
         )
     return Result(tag)

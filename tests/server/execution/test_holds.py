@@ -161,6 +161,7 @@ def test_privileges_required_for_holds(dsn: str, db: Connection) -> None:
             for statement in (
                 "ALTER HOLD s.h ADVANCE",
                 "ALTER HOLD s.h RENAME TO g",
+                "ALTER HOLD s.h SET (MAX LAG '1h')",
                 "DROP HOLD s.h",
                 "COMMENT ON HOLD s.h IS 'mine'",
                 "ALTER TABLE t SET (RETAIN HISTORY FOR '1h')",
@@ -419,6 +420,26 @@ def test_max_lag_is_checked_and_shown(db: Connection) -> None:
         refused(db, "SET max_hold_lag = '2h'", "55P02")
     finally:
         db.execute("ALTER SYSTEM RESET max_hold_lag")
+
+
+def test_max_lag_can_be_changed(db: Connection) -> None:
+    start = hold_now(db, "h", "t WITH (MAX LAG = '2s')")
+    db.execute("ALTER HOLD h SET (MAX LAG = '1 day')")
+    assert db.execute("SELECT max_lag, status FROM mz_holds").fetchall() == [(timedelta(days=1), "ok")]
+    awaited(lambda: now(db) > start + 4_000, "time does not advance")
+    assert db.execute(f"SELECT * FROM t AS OF {start}").fetchall() == [(1,)]  # type: ignore[call-overload]
+    for statement in ("BEGIN", "ALTER HOLD h SET (MAX LAG '2 days')", "ALTER HOLD h RENAME TO g", "ROLLBACK"):
+        db.execute(statement)  # type: ignore[call-overload]
+    ((_, definition),) = db.execute("SHOW CREATE HOLD h").fetchall()
+    assert definition.endswith("WITH (MAX LAG = '86400s')")
+    refused(db, "ALTER HOLD h SET (MAX LAG = '8 days')", "22023", "above max_hold_lag, which is 7d")
+    refused(db, "ALTER HOLD h SET (MAX LAG)", "42601", "Expected option value")
+    refused(db, "ALTER HOLD h SET (RETAIN HISTORY FOR '1h')", "42601", "Expected MAX")
+    refused(db, "ALTER HOLD nothing SET (MAX LAG '1h')", "42704")
+    refused(db, "ALTER HOLD t SET (MAX LAG '1h')", "42809")
+    db.execute("ALTER HOLD IF EXISTS nothing SET (MAX LAG '1h')")
+    db.execute("ALTER HOLD h SET (MAX LAG '1s')")
+    awaited(lambda: place(db, "h") > start, "the hold is not advanced")
 
 
 def test_a_hold_beyond_max_lag_is_advanced_automatically(server: ServerThread, db: Connection) -> None:

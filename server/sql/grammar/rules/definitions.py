@@ -7,7 +7,7 @@ from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
 from server.sql.grammar.rules.built_ins import parse_drop_built_in
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
-from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
+from server.sql.grammar.rules.holds import parse_advance_hold, parse_alter_hold, parse_create_hold
 from server.sql.grammar.rules.objects import (
     parse_names,
     parse_object_kind,
@@ -68,7 +68,7 @@ _NAME_PARTS: dict[ObjectKind | None, int] = {
 
 
 _ALTERATIONS = {
-    ObjectKind.HOLD: "ADVANCE, RENAME TO",
+    ObjectKind.HOLD: "ADVANCE, SET (MAX LAG), RENAME TO",
     ObjectKind.DOMAIN: "ADD, DROP, VALIDATE and RENAME CONSTRAINT, SET and DROP, SET SCHEMA, RENAME TO",
     ObjectKind.TYPE: "ADD VALUE, RENAME VALUE, SET SCHEMA, RENAME TO",
     ObjectKind.TABLE: "actions on columns and constraints, RENAME TO, SET SCHEMA",
@@ -243,6 +243,9 @@ def parse_alter(tokens: TokenReader) -> Statement:
         raise tokens.syntax_error()
     if kind is ObjectKind.HOLD and tokens.take("advance"):
         return parse_advance_hold(tokens, start, name, exists)
+    if kind is ObjectKind.HOLD and tokens.at("set") and tokens.ahead().value == "(":
+        tokens.expect("set")
+        return parse_alter_hold(tokens, start, name, exists)
     if kind is ObjectKind.SECRET and not tokens.at("owner", "rename"):
         return parse_alter_secret(tokens, start, name, exists)
     if kind is ObjectKind.CONNECTION and (altered := parse_alter_connection(tokens, start, name, exists)) is not None:

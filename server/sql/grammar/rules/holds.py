@@ -1,8 +1,8 @@
-"""CREATE HOLD and ALTER HOLD ... ADVANCE."""
+"""CREATE HOLD, and ALTER HOLD ... ADVANCE and SET."""
 
 from __future__ import annotations
 
-from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.holds import AdvanceHold, AlterHold, CreateHold
 from server.sql.grammar.statements.parts import Expr, Name
 from server.sql.grammar.token_reader import TokenReader
 
@@ -21,6 +21,12 @@ def parse_advance_hold(tokens: TokenReader, start: int, name: Name, if_exists: b
     """The part of ALTER HOLD name ADVANCE [TO time] after ADVANCE."""
     to = tokens.expression() if tokens.take("to") else None
     return AdvanceHold(*tokens.text_from(start), name, to, if_exists)
+
+
+def parse_alter_hold(tokens: TokenReader, start: int, name: Name, if_exists: bool) -> AlterHold:
+    """The part of ALTER HOLD name SET (MAX LAG [=] interval) after SET."""
+    max_lag = _parse_max_lag(tokens)
+    return AlterHold(*tokens.text_from(start), name, max_lag, if_exists)
 
 
 def _parse_max_lag(tokens: TokenReader) -> Expr:

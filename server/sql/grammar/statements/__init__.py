@@ -27,7 +27,7 @@ from server.sql.grammar.statements.domains import (
     SetDomainDefault,
 )
 from server.sql.grammar.statements.explain import Explain
-from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.holds import AdvanceHold, AlterHold, CreateHold
 from server.sql.grammar.statements.maintenance import Maintain, Refresh, Reindex
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
@@ -97,6 +97,7 @@ __all__ = [
     "AdvanceHold",
     "AlterConnection",
     "AlterDefaultPrivileges",
+    "AlterHold",
     "AlterOwner",
     "AlterRename",
     "AlterRetention",
@@ -214,6 +215,7 @@ Statement = (
     | CreateIndex
     | CreateHold
     | AdvanceHold
+    | AlterHold
     | CreateSecret
     | AlterSecret
     | CreateConnection

@@ -21,6 +21,17 @@ class CreateHold(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterHold(Definition):
+    """ALTER HOLD name SET (MAX LAG = interval)."""
+
+    tag = "ALTER HOLD"
+
+    name: Name
+    max_lag: Expr
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AdvanceHold(Parsed):
     """ALTER HOLD name ADVANCE [TO time]. It advances a hold and does not change a definition."""
 
