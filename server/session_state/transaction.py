@@ -59,6 +59,8 @@ SAVEPOINTS_MAX = 4_096
 BYTES_MAX = 256 << 20  # of `writes`
 MERGED_TABLES = 64  # so many changes are consolidated before they are read again
 
+_ALONE = "SUBSCRIBE without AS OF must be the only statement of its transaction that reads or writes."
+
 _numbers = itertools.count(1)  # of uncommitted catalogs
 _UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
 
@@ -242,20 +244,18 @@ class Transaction:
                     self.mode = mode
             case Mode.SUBSCRIBE, _:
                 raise PgError(
-                    SqlState.INVALID_TRANSACTION_STATE, "SUBSCRIBE in transactions must be the only read statement"
+                    SqlState.INVALID_TRANSACTION_STATE,
+                    "SUBSCRIBE in transactions must be the only read statement",
+                    detail=_ALONE,
+                    hint=f"Execute {statement} in another transaction or session, or give SUBSCRIBE a time with AS OF.",
                 )
             case Mode.READ, _:
-                raise PgError(
-                    SqlState.READ_ONLY_SQL_TRANSACTION,
-                    "transaction in read-only mode",
-                    detail="SELECT queries cannot be combined with other query types, including SUBSCRIBE.",
-                )
+                raise _not_alone(SqlState.READ_ONLY_SQL_TRANSACTION, "transaction in read-only mode")
             case Mode.WRITE, _:
-                raise PgError(SqlState.INVALID_TRANSACTION_STATE, "transaction in write-only mode")
+                raise _not_alone(SqlState.INVALID_TRANSACTION_STATE, "transaction in write-only mode")
             case _:
-                raise PgError(
-                    SqlState.INVALID_TRANSACTION_STATE, "this transaction can only execute a single statement"
-                )
+                message = "this transaction can only execute a single statement"
+                raise _not_alone(SqlState.INVALID_TRANSACTION_STATE, message)
 
     def defers(self, key: EnforcedKey) -> bool:
         """Whether the key is checked at COMMIT."""
@@ -515,6 +515,12 @@ class Transaction:
             if holder is not None:
                 holder.release()
         self.holder = self.history_holder = None
+
+
+def _not_alone(sqlstate: SqlState, message: str) -> PgError:
+    """The error of a SUBSCRIBE after another statement, with Materialize's message."""
+    hint = "Execute SUBSCRIBE after COMMIT, or give it a time with AS OF."
+    return PgError(sqlstate, message, detail=_ALONE, hint=hint)
 
 
 def _consolidated(tables: Sequence[pa.Table]) -> pa.Table:

@@ -20,6 +20,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 
 ! SELECT * FROM t
 exact:SUBSCRIBE in transactions must be the only read statement
+hint:Execute SELECT in another transaction or session, or give SUBSCRIBE a time with AS OF.
 
 > ROLLBACK
 
@@ -70,7 +71,8 @@ exact:SUBSCRIBE in transactions must be the only read statement
 
 ! SUBSCRIBE t
 exact:transaction in read-only mode
-detail:SELECT queries cannot be combined with other query types, including SUBSCRIBE
+detail:SUBSCRIBE without AS OF must be the only statement of its transaction that reads or writes.
+hint:Execute SUBSCRIBE after COMMIT, or give it a time with AS OF.
 
 > ROLLBACK
 
@@ -80,6 +82,7 @@ detail:SELECT queries cannot be combined with other query types, including SUBSC
 
 ! SUBSCRIBE t
 exact:transaction in write-only mode
+hint:Execute SUBSCRIBE after COMMIT, or give it a time with AS OF.
 
 > ROLLBACK
 
@@ -89,6 +92,7 @@ exact:transaction in write-only mode
 
 ! SUBSCRIBE t
 exact:this transaction can only execute a single statement
+hint:Execute SUBSCRIBE after COMMIT, or give it a time with AS OF.
 
 > ROLLBACK
 

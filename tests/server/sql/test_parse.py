@@ -383,6 +383,19 @@ def test_refused_statements_have_a_hint(text: str) -> None:
     assert refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("alter hold h set schema s", "Create another hold at the time of this one, with AT, "),
+        ("alter materialized view v add column a int", "CREATE OR REPLACE MATERIALIZED VIEW changes "),
+    ],
+)
+def test_the_hint_of_a_refused_alteration_keeps_the_history(text: str, hint: str) -> None:
+    with pytest.raises(PgError) as refused:
+        parse(text)
+    assert (refused.value.hint or "").startswith(hint)
+
+
 def test_statements_that_end_early_are_parsed_or_refused() -> None:
     for text in GOOD:
         for token in tokenize(text):

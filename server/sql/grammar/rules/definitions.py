@@ -71,6 +71,7 @@ _ALTERATIONS = {
     ObjectKind.HOLD: "ADVANCE, SET (MAX LAG), RENAME TO",
     ObjectKind.DOMAIN: "ADD, DROP, VALIDATE and RENAME CONSTRAINT, SET and DROP, SET SCHEMA, RENAME TO",
     ObjectKind.TYPE: "ADD VALUE, RENAME VALUE, SET SCHEMA, RENAME TO",
+    ObjectKind.MATERIALIZED_VIEW: "SET and RESET (RETAIN HISTORY), RENAME COLUMN, SET SCHEMA, RENAME TO",
     ObjectKind.TABLE: "actions on columns and constraints, RENAME TO, SET SCHEMA",
 }
 _MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SEQUENCE)
@@ -92,8 +93,10 @@ _TABLE_HINTS = {
 def _alteration_hint(kind: ObjectKind, tokens: TokenReader) -> str:
     if kind is ObjectKind.TABLE and tokens.word in _TABLE_HINTS:
         return _TABLE_HINTS[tokens.word]
-    if kind is ObjectKind.VIEW:
-        return "CREATE OR REPLACE VIEW changes the query of a view."
+    if kind in (ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW):
+        return f"CREATE OR REPLACE {kind.upper()} changes the query of a {kind}."
+    if kind is ObjectKind.HOLD:
+        return "Create another hold at the time of this one, with AT, and then drop this one: the history is kept."
     if kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
         return "ALTER SYSTEM SET and SET change settings."
     return f"Drop the {kind}, and create it again."
