@@ -57,10 +57,14 @@ class SubscriptionQuery:
         for column in key:
             check_text(column)
         order_by = values.get("order_by") or None
-        if (envelope is not None) and (not key or order_by is not None):
-            raise _invalid("an envelope needs a key and has an order of its own")
+        if envelope is not None and not key:
+            raise _invalid(
+                '"envelope" needs the parameter "key"', 'It is a column, or a JSON array of columns: ["a", "b"].'
+            )
+        if envelope is not None and order_by is not None:
+            raise _invalid('"envelope" and "order_by" exclude each other')
         if key and envelope is None:
-            raise _invalid("a key needs an envelope")
+            raise _invalid('"key" needs the parameter "envelope"', "It is upsert or debezium.")
         snapshot = values.get("snapshot", "true").lower()
         if snapshot not in ("true", "false"):
             raise _invalid('"snapshot" must be true or false')

@@ -14,6 +14,7 @@ from server.top.reading import Reading, read
 from server.top.screen import screen
 
 RETRY_S = 1.0  # after the connection was lost
+_LINE_MAX = 10_000  # characters
 
 
 class Unreachable(Exception):
@@ -21,7 +22,12 @@ class Unreachable(Exception):
 
 
 async def show_once(dsn: str, console: Console) -> None:
-    """Prints the tables once, without rates. Unreachable if the server cannot be reached."""
+    """Prints the tables once, without rates. Unreachable if the server cannot be reached.
+
+    Into a file or a pipe, lines are as long as necessary, so that no value is shortened.
+    """
+    if not console.is_terminal:
+        console.width = _LINE_MAX
     connection = await _connected(dsn)
     try:
         console.print(screen(_server(dsn), None, await read(connection)))

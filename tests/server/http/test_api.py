@@ -340,6 +340,19 @@ def test_invalid_subscriptions(api: Api, parameters: dict[str, str], sqlstate: s
     assert len(api.rows("SELECT * FROM t")) == 2
 
 
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"envelope": "upsert"}, '"envelope" needs the parameter "key"'),
+        ({"envelope": "upsert", "key": "k", "order_by": "k"}, '"envelope" and "order_by" exclude each other'),
+        ({"key": "k"}, '"key" needs the parameter "envelope"'),
+    ],
+)
+def test_parameters_that_do_not_fit_together_are_named(api: Api, parameters: dict[str, str], message: str) -> None:
+    with api.events("t", **parameters) as stream:
+        assert (stream.error["sqlstate"], stream.error["message"]) == ("22023", message)
+
+
 def test_the_position_of_an_error_is_that_in_the_query(api: Api) -> None:
     assert api.events("nothing").error["position"] == 1
     assert api.events("SELECT nothing FROM t").error["position"] == 8

@@ -103,14 +103,14 @@ def test_names_have_neither_markup_nor_control_characters() -> None:
 
 def test_the_tables_of_a_server_are_shown(server: ServerThread, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("CREATE TABLE readings (a int)")
-        connection.execute("CREATE HOLD mine ON readings")
-        console = Console(width=200, file=io.StringIO())
+        connection.execute(f"CREATE TABLE readings_{'x' * 50} (a int)")
+        connection.execute(f"CREATE HOLD mine_{'y' * 50} ON readings_{'x' * 50}")
+        console = Console(width=80, file=io.StringIO())
         asyncio.run(show_once(dsn, console))
         assert isinstance(console.file, io.StringIO)
         text = console.file.getvalue()
-    assert "readings" in text
-    assert "mine" in text
+    assert f"readings_{'x' * 50}" in text
+    assert f"mine_{'y' * 50}" in text
     assert "materialize" in text
 
 
