@@ -13,6 +13,7 @@ from catalog import spill, updates
 from catalog.ids import TIMESTAMP_MAX, ObjectId, Timestamp
 from catalog.objects.kinds import with_article
 from catalog.objects.relations import Collection, Relation
+from catalog.objects.system_tables import SystemTable
 from catalog.objects.views import View
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
@@ -166,7 +167,7 @@ def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope:
 class _Start:
     """What starts a subscription to a query over relations.
 
-    `is_exact`: `as_of` was given by the statement. `role`: the one that executes it.
+    `is_exact`: the stream must begin at `as_of`, not later. `role`: the one that executes it.
     """
 
     query: QueryPlan
@@ -202,7 +203,9 @@ async def subscribe(
             subscription = ConstantSubscription(nothing, snapshot=False, progress=statement.progress, time=as_of)
         else:
             bounds = Bounds(up_to, statement.snapshot, statement.progress)
-            is_exact = statement.as_of is not None
+            # With UP TO, a later time could be beyond it. The history of a system table may begin only now.
+            is_bounded = up_to is not None and not _reads_system_tables(context, query)
+            is_exact = statement.as_of is not None or is_bounded
             start = _Start(query, plan.envelope, Timestamp(as_of), is_exact, bounds, output, context.role)
             subscription = await _started_or_pending(context, start)
     context.coordinator.activity.subscriptions_started[output] += 1
@@ -246,6 +249,8 @@ async def _started(context: Context, start: _Start) -> Subscription:
     activity = context.coordinator.activity
     joined.reader.on_close = activity.subscribed(context.process_id, start.output, query.uses, check)
     check()  # AS OF may be much later than the statement
+    if joined.as_of > start.as_of and bounds.past(joined.as_of):
+        subscription.end(_began_late(joined.as_of, bounds))
     snapshot_stream.start()
     try:
         if spill.size_of(joined.tables) <= spill.MEMORY_BYTES_MAX:
@@ -298,6 +303,15 @@ async def _entries_before(joined: Joined, bounds: Bounds, envelope: Envelope) ->
                     yield Entry(time, changes, shared=False)
     except (updates.NegativeCount, PgError) as error:
         raise evaluation_error(to_pg_error(error)) from None
+
+
+def _reads_system_tables(context: Context, query: QueryPlan) -> bool:
+    return any(isinstance(context.state.items[id], SystemTable) for id in query.inputs)
+
+
+def _began_late(as_of: Timestamp, bounds: Bounds) -> PgError:
+    message = f"subscription began at {as_of}, not before its upper bound (`UP TO`): {bounds.up_to}"
+    return PgError(SqlState.DATA_EXCEPTION, message, hint="Write a later time in UP TO.")
 
 
 def _check_bounds(context: Context, as_of: int, up_to: int | None) -> None:

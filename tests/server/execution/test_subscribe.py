@@ -228,6 +228,30 @@ def test_up_to_must_not_precede_as_of(dsn: str, tables: psycopg.Connection[Row])
     assert any("guaranteed to be empty" in notice for notice in notices)
 
 
+def test_a_subscription_that_begins_late_does_not_skip_its_snapshot(
+    dsn: str, tables: psycopg.Connection[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """UP TO has passed when the query's rows have been computed, and another subscriber has reached a later time."""
+    started = subscribe._started
+
+    async def late(*args: Any, **named: Any) -> Any:
+        await asyncio.sleep(1.5)
+        return await started(*args, **named)
+
+    tables.execute("INSERT INTO l VALUES (1, 1)")
+    for query, is_readable in (("SELECT count(*) AS n FROM l", True), ("SELECT 1 FROM mz_catalog.mz_databases", False)):
+        with connect(dsn) as first, closing(first.cursor().stream(f"SUBSCRIBE ({query}) WITH (PROGRESS)")) as stream:
+            next(stream)
+            with monkeypatch.context() as patch:
+                patch.setattr(subscribe, "_started", late)
+                statement = f"SUBSCRIBE ({query}) UP TO {now(tables) + 500}".encode()
+                if is_readable:
+                    assert [row[1:] for row in tables.execute(statement).fetchall()] == [(1, 1)]
+                else:  # a system table has no history from before the stream begins
+                    with pytest.raises(errors.DataException, match="not before its upper bound"):
+                        tables.execute(statement)
+
+
 def test_a_constant_ends_at_once(dsn: str, tables: psycopg.Connection[Row]) -> None:
     rows = list(tables.cursor().stream("SUBSCRIBE (SELECT 1 AS x) WITH (PROGRESS)"))
     assert [(int(r[0]), *r[1:]) for r in rows] == [
