@@ -29,7 +29,8 @@ def refuse_parameters(expression: Expr) -> None:
     parameter = expression.tree.find(exp.Parameter)
     if parameter is not None:
         message = f"there is no parameter ${parameter.name}"
-        raise PgError(SqlState.UNDEFINED_PARAMETER, message, position=expression.position)
+        hint = "Write it as a constant in the statement: parameters are not possible here."
+        raise PgError(SqlState.UNDEFINED_PARAMETER, message, position=expression.position, hint=hint)
 
 
 async def timestamp_of(context: Context, expression: Expr, clause: str = "AS OF or UP TO") -> int:
@@ -38,7 +39,8 @@ async def timestamp_of(context: Context, expression: Expr, clause: str = "AS OF 
     plan, value = await _constant(context, expression, clause, not_castable)
     time = _milliseconds(value, plan.columns[0].type, expression, clause)
     if time is None or not 0 <= time <= TIMESTAMP_MAX:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, not_castable, position=expression.position)
+        hint = "Write milliseconds since 1970, or a timestamp such as '2026-01-31 12:00:00'."
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, not_castable, hint=hint, position=expression.position)
     return time
 
 

@@ -106,9 +106,11 @@ exact:cannot materialize call to now()
 
 ! SUBSCRIBE t AS OF NULL
 exact:AS OF or UP TO should be castable to a (non-null) mz_timestamp value
+hint:Write milliseconds since 1970, or a timestamp such as '2026-01-31 12:00:00'.
 
 ! SUBSCRIBE t AS OF -1
 exact:AS OF or UP TO should be castable to a (non-null) mz_timestamp value
+hint:Write milliseconds since 1970, or a timestamp such as '2026-01-31 12:00:00'.
 
 ! SUBSCRIBE t AS OF 1.5
 exact:AS OF or UP TO should be castable to a (non-null) mz_timestamp value
@@ -156,6 +158,7 @@ exact:AS OF or UP TO does not allow subqueries
 
 ! SUBSCRIBE t AS OF $1
 exact:there is no parameter $1
+hint:Write it as a constant in the statement: parameters are not possible here.
 
 ! SUBSCRIBE t UP TO $1
 exact:there is no parameter $1
