@@ -190,7 +190,7 @@ row(FUNCTIONS, "min_scale", "numeric", "int4", python=_min_scale)
 
 
 def _trimmed_shape(args: Sequence[Expression]) -> Shape:
-    """That of a bare numeric, which has no trailing zeros as text, unless the digits of the argument do not fit in it."""
+    """That of a bare numeric, whose text has no trailing zeros, unless the digits of the argument do not fit in it."""
     shape = shape_of(args[0])
     fits = shape.scale <= BARE_NUMERIC_SCALE and shape.whole + BARE_NUMERIC_SCALE <= NUMERIC_PRECISION_MAX
     return Shape(shape.whole + BARE_NUMERIC_SCALE, BARE_NUMERIC_SCALE) if fits else shape
