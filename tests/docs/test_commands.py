@@ -13,6 +13,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -252,10 +253,36 @@ def masked(events: str) -> str:
 
 
 @needs_curl
-@executes("operations.md", "sh")
+@executes("operations.md", "sh", section="The HTTP port")
 def test_metrics_are_served(passing_server: ServerThread, tmp_path: Path) -> None:
-    (command,) = examples("operations.md", "sh")
+    (command,) = examples("operations.md", "sh", section="The HTTP port")
     assert "\ntidewire_sessions " in output(here(command.strip(), passing_server) + " --silent --show-error", tmp_path)
+
+
+@executes("operations.md", "sh", section="Backups")
+def test_a_backup_is_restored(tmp_path: Path) -> None:
+    """The copy of a stopped server's directory has its rows, holds and times."""
+    (commands,) = examples("operations.md", "sh", section="Backups")
+    data, copy = tmp_path / "data", tmp_path / "backup"
+    server = ServerThread(data, PassingEngine(), interval_s=0.02)
+    try:
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (a int); CREATE HOLD h ON t; INSERT INTO t VALUES (1)")
+            (time,) = connection.execute("SELECT mz_now()").fetchone() or (None,)
+            connection.execute("INSERT INTO t VALUES (2)")
+    finally:
+        server.stop()
+    commands = commands.replace("/backup/tidewire", str(copy)).replace("/var/lib/tidewire", str(data))
+    output(commands, tmp_path)
+    restored = ServerThread(copy, PassingEngine(), interval_s=0.02)
+    try:
+        with psycopg.connect(restored.dsn(), autocommit=True) as connection:
+            assert connection.execute("SELECT status FROM mz_holds").fetchall() == [("ok",)]
+            changes = f"SUBSCRIBE t WITH (SNAPSHOT false) AS OF {time} UP TO {time + 60_000}"
+            with closing(connection.cursor().stream(changes.encode())) as stream:
+                assert [next(stream)[1:]] == [(1, 2)]
+    finally:
+        restored.stop()
 
 
 # -- security and operations -------------------------------------------------------------------------------------------
