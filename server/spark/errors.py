@@ -63,7 +63,8 @@ class Fault:
         _, trace, text = self.message.rpartition(_TRACEBACK)
         lines = [line.strip() for line in text.splitlines() if line.strip() and not (trace and line.startswith(" "))]
         text = next(iter(lines), self.kind.rpartition(".")[2])
-        return re.sub(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w{5}.*$", "", text)[:LINE_MAX]
+        text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
+        return re.split(r"SQLSTATE: \w{5}", text, maxsplit=1)[0].rstrip()[:LINE_MAX]
 
 
 class Failure(Exception):

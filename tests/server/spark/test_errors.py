@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.pgwire.errors import SqlState
-from server.spark.errors import Failure, Fault, pg_error
+from server.spark.errors import LINE_MAX, Failure, Fault, pg_error
 
 TASK = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0: "
 
@@ -39,3 +39,10 @@ def test_an_array_that_is_too_long_is_54000() -> None:
     error = pg_error(Failure((fault,), ""), "SELECT 1")
     assert error.sqlstate is SqlState.PROGRAM_LIMIT_EXCEEDED
     assert error.hint is not None
+
+
+def test_a_message_with_a_long_value_is_shortened() -> None:
+    """A value of a million spaces would take hours if the time were quadratic, and no other thread would run."""
+    spaces, end = " " * 1_000_000, "is malformed. SQLSTATE: 22018; line 1 pos 7"
+    assert Fault("E", f"[CAST_INVALID_INPUT] The value 'x' {end}").line == "The value 'x' is malformed."
+    assert Fault("E", f"[CAST_INVALID_INPUT] The value '{spaces}x' {end}").line == f"The value '{spaces}"[:LINE_MAX]
