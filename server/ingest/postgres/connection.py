@@ -161,8 +161,9 @@ class Server:
             _set_keepalives(connection)
             return connection
         except (asyncpg.PostgresError, *LOST) as error:
-            reason = self._shown(str(error)) or type(error).__name__
-            hint = _CONNECT_HINTS.get(getattr(error, "sqlstate", None) or "")
+            reason, hint = self._shown(_reason(error)), _CONNECT_HINTS.get(getattr(error, "sqlstate", None) or "")
+            if isinstance(error, ConnectionRefusedError | TimeoutError):
+                hint = "Is the server running on that host and accepting TCP/IP connections?"
             raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}', hint) from error
         except Exception as error:  # asyncpg raises IndexError, AttributeError and others if it is no PostgreSQL
             raise_if_cancelled()
@@ -209,6 +210,12 @@ class Server:
 def shortened(text: str) -> str:
     """A text with at most TEXT_MAX characters of the given one."""
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
+
+
+def _reason(error: Exception) -> str:
+    """Why a connection failed, without the number of the operating system's error."""
+    number = error.errno if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
+    return os.strerror(number) if number is not None and number > 0 else str(error) or type(error).__name__
 
 
 def _set_keepalives(connection: Any) -> None:
