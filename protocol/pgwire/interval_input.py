@@ -207,13 +207,12 @@ def _iso_span(text: str) -> pa.MonthDayNano:
                 span.add(unit, *_float_parts(number))
             continue
         position = 0
-        for match in _ISO_PART.finditer(part):
-            if match.start() != position or match[2] not in units or not re.search(r"\d", match[1]):
+        while position < len(part):
+            match = _ISO_PART.match(part, position)
+            if match is None or match[2] not in units or not re.search(r"\d", match[1]):
                 raise bad_syntax()
             span.add(units[match[2]], *_float_parts(match[1]))
             position = match.end()
-        if position != len(part):
-            raise bad_syntax()
     return span.value(1)
 
 

@@ -43,9 +43,16 @@ def test_a_text_for_a_pattern_delays_no_other_session(own_server: ServerProcess,
         assert time.monotonic() - begun < ENDS_WITHIN_S
 
 
-@pytest.mark.parametrize("type", ["float8", "numeric", "text[]"])
+PARAMETERS = {
+    "float8": f"{DIGITS}x",
+    "numeric": f"{DIGITS}x",
+    "interval": f"P{DIGITS}x",
+    "text[]": f"{{\\a{SPACES}b}}",
+}
+
+
+@pytest.mark.parametrize("type", PARAMETERS)
 def test_a_long_parameter_for_a_pattern_delays_no_other_session(own_server: ServerProcess, type: str) -> None:
-    text = f"{{\\a{SPACES}b}}" if type == "text[]" else f"{DIGITS}x"
     with watched(own_server, PAUSE_MAX_S), psycopg.connect(own_server.dsn, autocommit=True) as connection:
         with suppress(psycopg.errors.DataError):
-            connection.execute(f"SELECT $1::{type}".replace("$1", "%s").encode(), [text])
+            connection.execute(f"SELECT %s::{type}".encode(), [PARAMETERS[type]])
