@@ -16,8 +16,7 @@ from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.sql.bind import Binder, PlanContext, domains
-from server.sql.bind.casts import with_second_digits
-from server.sql.coerce import ASSIGNMENT
+from server.sql.bind.casts import column_value
 from server.sql.columns import free_columns
 from server.sql.constant import Bindings, Evaluate
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, SessionValue, Volatile, transform, walk
@@ -182,20 +181,7 @@ def generation(binder: Binder, column: CatalogColumn, expression: Expr, scope: S
     """The bound expression of a generated column, cast to its type. 42P17 if it is not immutable."""
     inner = replace(scope, clause="column generation expressions")
     bound = binder.expression(expression.tree, inner)
-    declared = parse_type(column.type)
-    target = declared.without_modifiers if declared.has_seconds else declared
-    try:
-        value = binder.rescale(binder.coerce(bound, target, ASSIGNMENT), target)
-        value = with_second_digits(binder, value, declared)
-    except PgError as error:
-        if error.sqlstate is not SqlState.CANNOT_COERCE:
-            raise
-        raise PgError(
-            SqlState.DATATYPE_MISMATCH,
-            f'column "{column.name}" is of type {target.base_display} but default expression is of type '
-            f"{bound.type.base_display}",
-            hint="You will need to rewrite or cast the expression.",
-        ) from None
+    value = column_value(binder, bound, column, None, "default expression")
     if any(map(varies, walk(value))):
         raise PgError(SqlState.INVALID_OBJECT_DEFINITION, "generation expression is not immutable")
     return value

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from catalog.objects.columns import Column as CatalogColumn
 from catalog.objects.columns import DomainUse
 from catalog.objects.relations import Relation
 from catalog.objects.types import Domain
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, NUMERIC_PRECISION_MAX, TEXT, PgType, array_of, named_type
+from protocol.pgwire.types import INT4, NUMERIC_PRECISION_MAX, TEXT, PgType, array_of, named_type, parse_type
 from server.sql.bind import mz_timestamps
 from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
 from server.sql.bind.binder import Binder, form
@@ -18,7 +19,7 @@ from server.sql.bind.calls import apply
 from server.sql.bind.domains import checked
 from server.sql.bind.names import replace_name, system_column_of
 from server.sql.bind.shapes import unparenthesised
-from server.sql.coerce import EXPLICIT
+from server.sql.coerce import ASSIGNMENT, EXPLICIT
 from server.sql.expressions import Array, Expression, Literal
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.refused_types import refused_type
@@ -221,7 +222,28 @@ def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr)
     return apply(binder, expression.type.name, [expression, Literal(digits, INT4)], tree)
 
 
-def with_second_digits(binder: Binder, expression: Expression, target: PgType) -> Expression:
+def column_value(
+    binder: Binder, value: Expression, column: CatalogColumn, position: int | None, described: str
+) -> Expression:
+    """The value, cast to the type of the column by an assignment cast. 42804, with `described`, if there is none."""
+    declared = parse_type(column.type)
+    target = declared.without_modifiers if declared.has_seconds else declared
+    try:
+        coerced = binder.coerce(value, target, ASSIGNMENT, position)
+    except PgError as error:
+        if error.sqlstate is not SqlState.CANNOT_COERCE:
+            raise
+        raise PgError(
+            SqlState.DATATYPE_MISMATCH,
+            f'column "{column.name}" is of type {target.base_display} but {described} is of type '
+            f"{value.type.base_display}",
+            hint="You will need to rewrite or cast the expression.",
+            position=position,
+        ) from None
+    return _with_second_digits(binder, binder.rescale(coerced, target), declared)
+
+
+def _with_second_digits(binder: Binder, expression: Expression, target: PgType) -> Expression:
     """Rounds an expression of type `target.without_modifiers` as the modifier of timestamp(n) and the like demands."""
     if target.second_digits is None:
         return expression

@@ -16,10 +16,9 @@ from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
 from server.sql.bind.arrays import array_index
 from server.sql.bind.calls import call_of
-from server.sql.bind.casts import with_second_digits
+from server.sql.bind.casts import column_value
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.bind.row_locks import is_chosen
-from server.sql.coerce import ASSIGNMENT
 from server.sql.expressions import (
     Aggregate,
     Column,
@@ -349,27 +348,7 @@ class WritePlanner:
             raise PgError(SqlState.SYNTAX_ERROR, message, position=statement.columns[given].position)
 
     def _assign(self, value: Expression, column: CatalogColumn, tree: exp.Expr | None) -> Expression:
-        """The value cast to the column's type by an assignment cast. 42804 if there is none."""
-        target = parse_type(column.type)
-        position = self.binder.at(tree)
-        if target.has_seconds:
-            whole = target.without_modifiers
-            if target != whole:
-                rounded = self._assign(value, replace(column, type=str(whole)), tree)
-                return with_second_digits(self.binder, rounded, target)
-        try:
-            coerced = self.binder.coerce(value, target, ASSIGNMENT, position)
-        except PgError as error:
-            if error.sqlstate is not SqlState.CANNOT_COERCE:
-                raise
-            raise PgError(
-                SqlState.DATATYPE_MISMATCH,
-                f'column "{column.name}" is of type {target.base_display} but expression is of type '
-                f"{value.type.base_display}",
-                hint="You will need to rewrite or cast the expression.",
-                position=position,
-            ) from None
-        return self.binder.rescale(coerced, target)
+        return column_value(self.binder, value, column, self.binder.at(tree), "expression")
 
     def _default(self, table: Table, number: int) -> Expression:
         column = table.columns[number]
