@@ -1,7 +1,8 @@
 """The numbered migrations that bring a catalog file to the current format.
 
-Each step is SQL, independent of the rest of the code, and is never changed. A step and its format number commit in one
-transaction, so a failing step leaves the file unchanged. A file of a later format is refused.
+Each step is SQL, independent of the rest of the code, and is never changed. The missing steps and the format number commit
+in one transaction, so a failing step leaves the file unchanged, and a new file waits for the disk once. A file of a later
+format is refused.
 """
 
 from __future__ import annotations
@@ -306,10 +307,11 @@ def migrate(connection: sqlite3.Connection) -> int:
     (applied,) = connection.execute("PRAGMA user_version").fetchone()
     if applied > len(MIGRATIONS):
         raise TooNew(applied)
-    for number, (_, script) in enumerate(MIGRATIONS[applied:], start=applied + 1):
+    if missing := MIGRATIONS[applied:]:
+        steps = "\n".join(f"{script};" for _, script in missing)
         # executescript() commits a pending transaction before it starts, so the script contains BEGIN and COMMIT.
         try:
-            connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
+            connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {len(MIGRATIONS)}; COMMIT;")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

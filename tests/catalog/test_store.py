@@ -374,9 +374,12 @@ class TestMigrations:
         store.transact(put("kept"))
         store.close()
         before = dump(tmp_path)
-        step = ("fails", "CREATE TABLE later (a); DELETE FROM settings; INSERT INTO nowhere VALUES (1);")
+        steps = (
+            ("succeeds", "CREATE TABLE later (a);"),
+            ("fails", "DELETE FROM settings; INSERT INTO nowhere VALUES (1);"),
+        )
         with monkeypatch.context() as patch:
-            patch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, step))
+            patch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, *steps))
             with pytest.raises(StoreError, match="nowhere"):
                 Store(tmp_path)
         assert dump(tmp_path) == before
