@@ -15,7 +15,7 @@ PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
 OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients or console or fuzz
 
-.PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
+.PHONY: demo demo-postgres serve test test-fast test-long test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
 	test-kafka test-clients test-console test-fuzz soak check bench score site clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
@@ -39,11 +39,15 @@ serve: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal $(ARGS)
 
+# The tests that would belong to `make test` if they did not take several seconds of processor time each.
+test-long: $(VENV)/.installed
+	$(PARALLEL) --dist worksteal -m "long and not (crash or $(OWN_TARGETS))" $(ARGS)
+
 # The tests of `make test` that need no Spark, except the slow ones. Property tests have a twentieth of their examples
 # (tests/examples.py). Each process first imports all tests, so that more processes are slower.
 test-fast: WORKERS = 2
 test-fast: $(VENV)/.installed
-	$(PARALLEL) --dist worksteal --hypothesis-profile fast -m "not (spark or slow or crash or $(OWN_TARGETS))" $(ARGS)
+	$(PARALLEL) --dist worksteal --hypothesis-profile fast -m "not (spark or slow or long or crash or $(OWN_TARGETS))" $(ARGS)
 
 # Starts servers and JVMs, kills them, and starts them again.
 test-crash: $(VENV)/.installed

@@ -149,10 +149,11 @@ def test_lines_of_prose_have_at_most_130_characters() -> None:
             assert len(line) <= 130 or line.startswith(("|", "#")) or is_index, f"{page.relative_to(ROOT)}: {line}"
 
 
-def test_make_accepts_the_commands_of_ci() -> None:
-    script = re.sub(r"\bbegin \w+ (?=make )", "", (ROOT / ".ci" / "run").read_text())
+@pytest.mark.parametrize("name", ["run", "nightly"])
+def test_make_accepts_the_commands_of_ci(name: str) -> None:
+    script = re.sub(r"\bbegin \w+ (?=make )", "", (ROOT / ".ci" / name).read_text())
     commands = re.findall(r"^ *((?:\w+=\S+ )*make [^\n]*)", script, re.MULTILINE)
-    assert len(commands) > 14
+    assert len(commands) > 13
     for command in commands:
         dry_run = subprocess.run(
             ["bash", "-c", command], cwd=ROOT, env={**os.environ, "MAKEFLAGS": "n"}, capture_output=True, text=True
@@ -160,6 +161,14 @@ def test_make_accepts_the_commands_of_ci() -> None:
         assert dry_run.returncode == 0, (command, dry_run.stderr)
         for expression in re.findall(r"-[km] (\S*) or ", dry_run.stdout):
             assert expression.startswith(("'", '"')), (command, dry_run.stdout)
+
+
+def test_the_nightly_run_has_all_tests() -> None:
+    nightly = (ROOT / ".ci" / "nightly").read_text()
+    targets = re.findall(r"^(test[\w-]*):(?! \w+ \S?=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"test", "test-long", "test-sql"} <= set(targets)
+    for target in {*targets} - {"test-fast"}:
+        assert re.search(rf"^make {target}\b(?!-)", nightly, re.MULTILINE), target
 
 
 @pytest.mark.parametrize("name", ["guarantees.md", "security.md"])

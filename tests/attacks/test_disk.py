@@ -64,7 +64,7 @@ def writing(server: ServerProcess) -> Iterator[None]:
         assert sorted(found) == [(n,) for n in range(written)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_temporary_files_of_spark_leave_space_for_commits(server: ServerProcess) -> None:
     before = disk_bytes(server.directory)
     with watched(server), writing(server), psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -76,7 +76,7 @@ def test_temporary_files_of_spark_leave_space_for_commits(server: ServerProcess)
     await_removal(server.directory, before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_of_cursors_leave_space_for_commits(server: ServerProcess) -> None:
     query = "SELECT a.n, repeat(a.v, 50) AS v, b.n AS m FROM t a, t b WHERE b.n < 2"
     with watched(server), writing(server):

@@ -189,7 +189,7 @@ def test_long_expressions_of_definitions_delay_no_other_session(own_server: Serv
             connection.execute(statement.encode())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: ServerProcess) -> None:
     before = resident_bytes(server.process.pid)
     for _ in range(3):

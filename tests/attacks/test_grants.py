@@ -50,7 +50,7 @@ def test_chains_of_grant_options(server: ServerProcess) -> None:
         assert boss.execute("SELECT cardinality(relacl) FROM pg_class WHERE relname = 't'").fetchone() == (1,)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_chains_of_memberships(server: ServerProcess) -> None:
     with psycopg.connect(server.dsn, user="mallory", autocommit=True) as mallory:
         names = [f"r{number}" for number in range(1_000)]
@@ -65,7 +65,7 @@ def test_chains_of_memberships(server: ServerProcess) -> None:
             mallory.execute(f"DROP ROLE {', '.join(names)}".encode())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_tables_and_grantees(server: ServerProcess) -> None:
     """A statement about all tables of a schema, all roles and many columns, by a role that is not the owner."""
     with psycopg.connect(server.dsn, autocommit=True) as boss:
@@ -86,7 +86,7 @@ def test_many_tables_and_grantees(server: ServerProcess) -> None:
     assert resident_bytes(server.process.pid) < 1 << 30
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("statement", ["REVOKE SELECT ON t FROM r0 CASCADE", "DROP OWNED BY r0"])
 def test_chains_on_many_columns(server: ServerProcess, statement: str) -> None:
     """One grantee is revoked, and with it a chain of grants on each column."""

@@ -212,7 +212,7 @@ def long_text() -> pa.Table:
     return pa.table({"t": ["x" * (300 * MIB)]})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [many_equal_texts, long_text])
 def test_pages_of_parquet(
     own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path, rows: Callable[[], pa.Table]
@@ -319,7 +319,7 @@ def test_lines_of_rows(
         drop(sql)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lines_with_a_million_counts(own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path) -> None:
     """Arrow refuses the last count, so that Python parses all of them."""
     counts = ",".join(f'{{"time": {n}, "count": 1}}' for n in range(1_000_000))

@@ -73,7 +73,7 @@ def test_a_foreign_host_name_is_refused(own_server: ServerProcess) -> None:
     serves(own_server)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_bytes_stop_the_server(own_server: ServerProcess) -> None:
     choose = random.Random(1)
     parts = (

@@ -74,7 +74,7 @@ def test_oversized_bodies(own_server: ServerProcess, api: Api) -> None:
     assert api.rows("SELECT k FROM t") == [[1]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_expensive_bodies(own_server: ServerProcess, api: Api) -> None:
     """Long and deeply nested JSON, many statements, and texts that are long to parse do not delay others."""
     with watched(own_server):

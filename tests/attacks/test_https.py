@@ -100,7 +100,7 @@ def test_connections_without_a_request_are_closed(
         assert all(is_closed(client, begun + REQUEST_S + SLACK_S) for client in clients)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_thousands_of_complete_handshakes(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     """Those beyond the limit are closed, and the port serves others when the first ones are closed."""
     with nothing_left(server, connection), contextlib.ExitStack() as stack:

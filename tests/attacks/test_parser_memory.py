@@ -105,7 +105,7 @@ def used_mb(engine: SparkEngine) -> int:
     return int(runtime.totalMemory() - runtime.freeMemory()) >> 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_what_the_parser_keeps_is_limited(tmp_path: Path) -> None:
     """Statements are parsed and analyzed: most of them would fail, which does not matter to the parser."""
     engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB, sessions=1)

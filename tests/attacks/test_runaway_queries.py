@@ -157,7 +157,7 @@ def test_a_value_that_is_too_long_is_refused(server: ServerProcess, statement: s
             connection.execute(statement.encode())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("statement", EXHAUSTING)
 def test_a_query_that_needs_too_much_memory_fails(server: ServerProcess, statement: str) -> None:
     memory, disk = resident_bytes(server.process.pid), disk_bytes(server.directory)
@@ -168,7 +168,7 @@ def test_a_query_that_needs_too_much_memory_fails(server: ServerProcess, stateme
     await_removal(server.directory, disk)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tasks_of_cancelled_queries_do_not_keep_the_memory(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--spark-memory", "2GB")
     with psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -183,7 +183,7 @@ def test_tasks_of_cancelled_queries_do_not_keep_the_memory(tmp_path: Path) -> No
     server.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_many_long_queries_do_not_fill_the_memory(tmp_path: Path) -> None:
     """Spark's plan of each takes 9 MB of the heap, and the code that it generates 6 MB. It keeps both."""

@@ -129,7 +129,7 @@ def text_of(number: int) -> bytes:
     return b"SELECT " + b", ".join(b"k+%d+%d" % (number, column) for column in range(750)) + b" FROM t LIMIT 0"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_plans_of_many_different_texts_do_not_pile_up(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection, bounded_memory():
         for number in range(400):
@@ -137,7 +137,7 @@ def test_the_plans_of_many_different_texts_do_not_pile_up(server: ServerThread) 
             assert result.status == psycopg.pq.ExecStatus.COMMAND_OK
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_prepared_statements_of_a_session_are_limited(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection, bounded_memory():
         with pytest.raises(errors.ProgramLimitExceeded, match="too many prepared statements"):

@@ -54,7 +54,7 @@ def growth_mib(server: ServerProcess, loaded_kib: int) -> int:
     return watch.grown_mib
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stuck_subscribers_cost_no_more_memory_than_their_bound(own_server: ServerProcess) -> None:
     with psycopg.connect(own_server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (k int, v text)")

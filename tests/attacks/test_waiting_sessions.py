@@ -79,7 +79,7 @@ def test_sessions_that_wait_disturb_nobody_and_leave_nothing(
     assert connection.execute("TABLE locked").fetchall() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_savepoints(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     """Their cost per savepoint is constant, also with changed settings and several tables."""
     connection.execute("CREATE TABLE saved (a int); CREATE TABLE saved_too (a int)")

@@ -189,7 +189,7 @@ async def main() -> None:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_type_checker_knows_the_type_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "typed.py").write_text(TYPED)
     monkeypatch.setenv("MYPYPATH", str(ROOT))

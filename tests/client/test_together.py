@@ -125,6 +125,7 @@ def check_consistent(batches: list[Any]) -> list[int]:
 
 
 @pytest.mark.usefixtures("released")
+@pytest.mark.long
 def test_two_views_of_a_table_are_seen_together_however_connections_break(
     dsn: str, table: str, execute: Execute
 ) -> None:

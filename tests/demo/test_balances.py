@@ -14,6 +14,7 @@ TIMEOUT_S = 240
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_the_view_equals_what_pgbench_wrote(tmp_path: Path) -> None:
     command = [sys.executable, str(DEMO / "balances.py"), "--seconds", "3", "--scale", "1"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)

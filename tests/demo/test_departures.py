@@ -119,6 +119,7 @@ def test_a_short_replay_checks_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_an_interrupted_replay_can_be_run_again(tmp_path: Path) -> None:
     data_dir = tmp_path / "kept"
     kept = ("--no-history", "--data-dir", str(data_dir))
@@ -147,6 +148,7 @@ def test_an_interrupted_replay_can_be_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_difference_is_printed_and_the_demo_fails(tmp_path: Path) -> None:
     server = LocalServer(tmp_path / "data")
     try:

@@ -185,6 +185,7 @@ def accepted(monkeypatch: pytest.MonkeyPatch) -> set[Site]:
     return found
 
 
+@pytest.mark.long
 def test_every_statement_and_keyword_has_a_synopsis(accepted: set[Site]) -> None:
     kinds: set[type[Any]] = set()
     for _, sequence in synopses().statements:

@@ -58,6 +58,7 @@ def topics(kafka: MockCluster) -> tuple[str, str]:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_two_servers_write_a_topic_and_are_killed(kafka: MockCluster, topics: tuple[str, str], tmp_path: Path) -> None:
     check_killed_writers(kafka, topics, tmp_path)
 
@@ -74,7 +75,7 @@ def test_a_second_server_takes_over_a_topic(kafka: MockCluster, topics: tuple[st
     check_handover(kafka, topics, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_servers_compute_an_aggregate(
     kafka: MockCluster, topics: tuple[str, str], engine: SparkEngine, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def _statements() -> Iterator[Statement]:
 
 
 @pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.sql)])
+@pytest.mark.long
 def test_indexes_do_not_change_the_plan(step: int) -> None:
     for sql, plain, indexed in queries(step):
         assert (plain.columns, plain.template) == (indexed.columns, indexed.template), sql

@@ -18,7 +18,7 @@ def connection(postgres: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_suite_is_large_enough() -> None:
     assert score.usage().shapes >= STATEMENTS_MIN
 

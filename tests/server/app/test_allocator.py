@@ -46,6 +46,7 @@ def test_existing_settings_are_kept() -> None:
 
 @pytest.mark.skipif("THP_enabled" not in Path("/proc/self/status").read_text(), reason="the kernel does not tell")
 @pytest.mark.parametrize("program", [SERVER, BENCHMARKS], ids=["server", "benchmarks"])
+@pytest.mark.long
 def test_the_allocator_has_disabled_huge_pages(program: str) -> None:
     own = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     done = subprocess.run([sys.executable, "-c", program], env=own, capture_output=True, text=True, check=True)

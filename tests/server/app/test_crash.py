@@ -269,6 +269,7 @@ def _best(rows: Counter[Any]) -> Counter[Any]:
     return Counter((k, number[k], v) for k, v in kept if v == best[k])
 
 
+@pytest.mark.long
 def test_a_chain_of_views_is_exact_at_every_time_through_crashes(tmp_path: Path) -> None:
     """The last view is indexed and held. Each of its updates has the time of the commit, and occurs once."""
     draw = random.Random(7)

@@ -355,6 +355,7 @@ ROLES_OF_SCRIPTS = ("readers", "writers", "chief", "one", "two", "uno", "three",
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.long
 def test_statements_have_postgresqls_outcomes(name: str, sessions: Sessions, cleared: Sessions) -> None:
     oracle = cleared
     superuser = {sessions: "materialize", oracle: "postgres"}
@@ -589,6 +590,7 @@ def test_psql_shows_grantors_and_default_privileges(sessions: Sessions) -> None:
     assert [cell.strip() for cell in lines[3].split("|")] == ["ann", "public", "table", "=a/ann"]
 
 
+@pytest.mark.long
 def test_a_list_of_privileges_is_bounded(sessions: Sessions) -> None:
     boss = sessions["boss"]
     boss.execute("CREATE TABLE t (a int)")

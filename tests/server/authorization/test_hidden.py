@@ -99,6 +99,7 @@ def test_sizes_are_of_the_roles_relations(sessions: Sessions) -> None:
     assert ann.execute(size.encode()).fetchall() == [(own, total)]
 
 
+@pytest.mark.long
 def test_statements_of_other_sessions_are_not_shown(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute(f"PREPARE secret AS SELECT '{SECRET}'".encode())

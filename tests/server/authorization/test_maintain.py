@@ -100,6 +100,7 @@ def outcomes(sides: tuple[Sessions, Sessions], user: str, statement: str) -> tup
     return ours, re.sub(r"\bpostgres\b", "materialize", theirs)
 
 
+@pytest.mark.long
 def test_they_have_postgresqls_effects(sides: tuple[Sessions, Sessions]) -> None:
     for side in sides:
         boss = side["boss"]

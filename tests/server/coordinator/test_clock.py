@@ -37,7 +37,7 @@ def test_one_warning_for_each_jump() -> None:
         assert passes(1_000, JUMP_MS_MIN - 1) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_logs_the_cause_before_holds_exceed_their_lag(tmp_path: Path) -> None:
     offset = tmp_path / "clock"
     offset.write_bytes(bytes(8))

@@ -218,6 +218,7 @@ class Owners:
         max_size=14,
     )
 )
+@pytest.mark.long
 async def test_exactly_the_waits_that_never_end_are_refused(steps: list[Step]) -> None:
     owners = Owners(finds_deadlocks=True)
     refused = None

@@ -67,6 +67,7 @@ def test_many_rows_are_converted_while_they_arrive() -> None:
     assert not buffer.is_few
 
 
+@pytest.mark.long
 def test_many_rows_are_kept_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's memory does not grow with the number of rows, also after truncations."""
     monkeypatch.setattr(row_buffer, "FILE_BYTES", 1 << 20)

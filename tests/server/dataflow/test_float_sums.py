@@ -282,6 +282,7 @@ def test_a_special_form_is_for_middle_buckets_only() -> None:
 
 @pytest.mark.parametrize(("seed", "pool"), [(0, MIDDLE), pytest.param(0, POOL, marks=pytest.mark.ivm)])
 @pytest.mark.parametrize("sql", MAINTAINED)
+@pytest.mark.long
 def test_changes_add_up_to_the_result_of_a_new_start_and_of_select(
     sql: str, seed: int, pool: Sequence[float], engine: SparkEngine
 ) -> None:

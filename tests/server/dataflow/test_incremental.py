@@ -245,7 +245,7 @@ def _some(queries: Sequence[str]) -> Iterator[Any]:
     """Marks seven of eight queries `ivm`: `make test` runs the others, `make test-ivm` these, CI four of them."""
     for number, sql in enumerate(queries):
         marks = [pytest.mark.ivm] if number % 8 else []
-        yield pytest.param(sql, marks=[*marks, pytest.mark.slow] if number % 8 in (2, 4, 6) else marks)
+        yield pytest.param(sql, marks=[*marks, pytest.mark.long] if number % 8 in (2, 4, 6) else marks)
 
 
 @pytest.mark.parametrize("sql", list(_some(QUERIES)))

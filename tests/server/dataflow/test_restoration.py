@@ -212,6 +212,7 @@ def test_large_and_small_steps_have_the_rows_of_the_query_from_scratch(
         asyncio.run(_followed(sql, chance, engine, shared))
 
 
+@pytest.mark.long
 def test_states_are_dropped_and_restored_while_steps_run(
     chance: random.Random, engine: SparkEngine, shared: SharedArrangements, monkeypatch: pytest.MonkeyPatch
 ) -> None:

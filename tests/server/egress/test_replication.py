@@ -362,6 +362,7 @@ def test_a_client_that_is_ahead_waits_until_the_first_server_is_back(processes: 
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_the_follower_is_killed(processes: list[Process]) -> None:
     """Its history is that of the first server, whenever kill -9 interrupts it."""
     first, second = processes

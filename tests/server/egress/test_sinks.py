@@ -469,7 +469,7 @@ async def test_a_file_is_closed_after_its_last_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("name", ["changes.json", "changes.avro"])
+@pytest.mark.parametrize("name", [pytest.param("changes.json", marks=pytest.mark.long), "changes.avro"])
 def test_nothing_is_omitted_although_the_server_is_killed(tmp_path: Path, name: str) -> None:
     count, path = 1_500, tmp_path / name
     command = [sys.executable, "-m", "tests.server.egress.child", str(tmp_path), str(count), name]

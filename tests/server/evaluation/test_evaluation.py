@@ -261,6 +261,7 @@ async def test_an_evaluation_has_a_time_limit(tmp_path: Path, monkeypatch: pytes
         await evaluator.close()
 
 
+@pytest.mark.long
 async def test_evaluations_that_take_long_make_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "REQUEST_S_MAX", 600.0)
     evaluator = Evaluator()

@@ -440,6 +440,7 @@ def test_columns_with_a_value_of_each_row_are_added_as_in_postgresql(postgres: s
         assert not found, found
 
 
+@pytest.mark.long
 def test_writes_of_a_table_that_is_altered_all_the_time(dsn: str) -> None:
     """They succeed, or fail because of the concurrent change, and no column has the values of another."""
     statements = (

@@ -195,6 +195,7 @@ def test_parameters_decide_which_key_of_on_conflict(
 
 
 @pytest.mark.parametrize("way", ["simple", "block", "rows", "update", "conflict"])
+@pytest.mark.long
 def test_of_concurrent_commits_of_one_key_one_succeeds(dsn: str, way: str) -> None:
     clients, keys = 4, 12
     with psycopg.connect(dsn, autocommit=True) as admin:

@@ -190,6 +190,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.sql) for seed in range(1, 4))])
+@pytest.mark.long
 def test_results_are_equal_with_and_without_indexes(seed: int, db: Connection, ways: Ways) -> None:
     model = Model(seed)
     types = ", ".join(f"{name} {type}" for name, (type, _) in POOLS.items())

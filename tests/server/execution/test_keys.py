@@ -284,7 +284,7 @@ def test_keys_are_known_after_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("commits", [5, 200])
+@pytest.mark.parametrize("commits", [5, pytest.param(200, marks=pytest.mark.long)])
 def test_keys_are_checked_after_a_kill(tmp_path: Path, commits: int) -> None:
     """A killed server has the acknowledged keys, each once, and rejects them afterwards."""
     acknowledged: set[int] = set()

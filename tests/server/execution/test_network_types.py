@@ -206,6 +206,7 @@ def test_subscriptions_have_values_as_texts(connect: Connect) -> None:
         stream.close()
 
 
+@pytest.mark.long
 def test_maintained_views_have_the_rows_of_postgresql(theirs: Connection, connect: Connect) -> None:
     ours = connect()
     views = {
@@ -251,6 +252,7 @@ NEAR = st.builds(  # networks that often contain each other
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_networks_contain_what_they_contain_in_postgresql(theirs: Connection, connect: Connect) -> None:
     """Both forms in Spark: with a column as the containing network, and with a constant."""
     ours = connect()

@@ -38,6 +38,7 @@ def connections(dsn: str, postgres: str) -> Iterator[tuple[psycopg.Connection, p
         theirs.execute("DROP SCHEMA without_columns CASCADE")
 
 
+@pytest.mark.long
 def test_rows_without_columns_are_counted_as_in_postgresql(
     connections: tuple[psycopg.Connection, psycopg.Connection],
 ) -> None:

@@ -183,6 +183,7 @@ def test_postgresql_restores_a_dump_of_the_server(theirs: str, dumped: str) -> N
         _compare(ours, postgres, _TABLES)
 
 
+@pytest.mark.long
 def test_the_server_restores_its_own_dumps(dumped: str, tmp_path: Path) -> None:
     text = _dump(dumped)
     plain = _new_database(dumped, "plain")

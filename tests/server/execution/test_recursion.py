@@ -106,6 +106,7 @@ CYCLE = (
 
 
 @pytest.mark.parametrize("word", ["", "ALL "])
+@pytest.mark.long
 def test_search_and_cycle_are_maintained(dsn: str, word: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE edges (a int, b int)")

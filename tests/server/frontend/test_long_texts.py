@@ -131,6 +131,7 @@ def test_a_plain_literal_is_parsed_as_any_other_expression(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("prepare", [False, True])
+@pytest.mark.long
 def test_the_syntax_tree_of_a_long_text_is_freed_without_garbage_collection(
     passing_server: ServerThread, prepare: bool
 ) -> None:

@@ -59,6 +59,7 @@ def progress_rows(stream: bytes) -> list[int]:
     return [int(time) for time in re.findall(rb"(\d{13})\tt\t", stream)]
 
 
+@pytest.mark.long
 def test_only_the_slow_client_gets_an_error(
     server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

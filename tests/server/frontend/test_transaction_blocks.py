@@ -382,6 +382,7 @@ def test_a_deadlock_fails_one_transaction(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("locks_first", [True, False])
+@pytest.mark.long
 def test_no_update_is_lost(connect: Connect, locks_first: bool) -> None:
     """Transfers as pgbench's: they change three tables by key. Those that begin with a write never fail."""
     admin = connect()

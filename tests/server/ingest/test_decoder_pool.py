@@ -117,6 +117,7 @@ async def test_a_single_message_is_decoded_after_the_end_of_a_worker(pool: Decod
     same(await decoded(pool, format, data), format.decode(data))
 
 
+@pytest.mark.long
 async def test_only_the_messages_with_which_workers_fail_are_not_decoded(pool: DecoderPool) -> None:
     format = _Deadly(("text",))
     data = pa.array([b"a" * decoder_pool.LOOP_BYTES, b"\xff", None, b"b", b"c"], pa.binary())
@@ -134,6 +135,7 @@ async def test_only_the_messages_with_which_workers_fail_are_not_decoded(pool: D
             assert found.columns[("text",)][row] == expected.columns[("text",)][row]
 
 
+@pytest.mark.long
 async def test_a_source_ends_if_workers_fail_with_many_messages(
     pool: DecoderPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

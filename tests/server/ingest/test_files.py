@@ -215,6 +215,7 @@ async def test_columns_of_parquet_are_found_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("type", ["json", "jsonb", "text"])
+@pytest.mark.long
 async def test_empty_lines_between_values_of_json_are_no_rows(tmp_path: Path, type: str) -> None:
     """They count as lines in errors, and remain rows of FORMAT TEXT."""
     path = tmp_path / "a.json"
@@ -246,6 +247,7 @@ async def test_lines_of_json_and_text(tmp_path: Path) -> None:
     assert await rows_of(definition(tmp_path / "a.txt", Encoding("text")), {}, 1) == [('a,"b"\\n',), ("",), ("c",)]
 
 
+@pytest.mark.long
 async def test_parquet_is_read_in_pieces(tmp_path: Path) -> None:
     numbers = list(range(1_000))
     table = pa.table({"n": pa.array(numbers, pa.int32()), "d": [datetime.date(2020, 1, 1)] * 1_000, "t": ["x"] * 1_000})

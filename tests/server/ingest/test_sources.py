@@ -98,7 +98,7 @@ def file_of(lines: list[str], encoding: str) -> bytes:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("encoding", ["json", "avro"])
+@pytest.mark.parametrize("encoding", ["json", pytest.param("avro", marks=pytest.mark.long)])
 def test_histories_are_exact_although_the_server_is_killed(tmp_path: Path, encoding: str) -> None:
     """Each of 20 files has all messages of some times, twice, in random order; files are read in any order of times."""
     random, times, rows_per_time = Random(1), 400, 50

@@ -396,7 +396,7 @@ def test_system_tables_of_both_kinds_in_one_query(tidewire: ServerThread) -> Non
         assert connection.execute(query).fetchall() == [("table",)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_relation_can_be_read(tidewire: ServerThread) -> None:
     """Each with PostgreSQL's columns, if without rows."""
     with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
@@ -430,7 +430,7 @@ EVERY_KIND = {
 """The statement that creates an object of each kind, and the rows of pg_class that it adds: relname and relkind."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: ServerThread, tmp_path: Path) -> None:
     """pg_class is complete after each CREATE, and each relation can be read when every kind of object exists."""
     assert EVERY_KIND.keys() == KINDS.keys() - {"system table"}
@@ -714,7 +714,7 @@ def test_sqlalchemy_reflects(tidewire: ServerThread, oracle: str) -> None:
     assert answers[0] == answers[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_sqlalchemy_reflects_through_asyncpg(tidewire: ServerThread, oracle: str) -> None:
     import sqlalchemy
     from sqlalchemy.ext.asyncio import create_async_engine

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 
+@pytest.mark.long
 def test_settings_with_names_of_spark_do_not_reach_it(dsn: str) -> None:
     """As any other name with a dot, they are settings of the session, which nothing but queries reads."""
     query = "SELECT extract(hour FROM at)::int, 10 / a FROM spoken"

@@ -159,6 +159,7 @@ def test_a_round_trip_keeps_values_and_order(engine: SparkEngine, rows: list[tup
     assert repr(got.to_pylist()) == repr(table.to_pylist())  # NaN has the repr of NaN, but is not equal to it
 
 
+@pytest.mark.long
 async def test_large_tables(engine: SparkEngine) -> None:
     """The table is too large for a local relation, so it is sent in several partitions and returned in many batches."""
     count = 1_000_000

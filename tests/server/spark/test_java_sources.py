@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
-@pytest.mark.slow
+@pytest.mark.long
 def test_javac_has_no_warnings() -> None:
     # the JVM prints it if it is set
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}

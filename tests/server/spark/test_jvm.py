@@ -56,6 +56,7 @@ def test_the_threads_that_remove_broadcasts_are_limited(engine: SparkEngine) -> 
 
 
 @pytest.mark.cluster("embedded")
+@pytest.mark.long
 async def test_the_classes_of_many_statements_are_compiled_once(engine: SparkEngine) -> None:
     gateway: Any = engine._spark._jvm._gateway  # type: ignore[attr-defined]
     compilations = gateway.jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()

@@ -135,6 +135,7 @@ TOO_DEEP = {
 
 
 @pytest.mark.parametrize("sql", TOO_DEEP.values(), ids=TOO_DEEP)
+@pytest.mark.long
 def test_too_deeply_nested_statements_are_refused(dsn: str, sql: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as neighbour:
         connection.execute("CREATE TABLE t (k int)")

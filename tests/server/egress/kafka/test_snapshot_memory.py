@@ -126,6 +126,7 @@ def _anonymous() -> int:
     raise AssertionError("no RssAnon")
 
 
+@pytest.mark.long
 async def test_the_memory_of_a_snapshot_is_bounded(tmp_path: Path) -> None:
     rows = rows_on_disk(shuffled(ROWS), tmp_path)
     assert rows.nbytes > 4 * spill.MEMORY_BYTES_MAX

@@ -36,7 +36,7 @@ async def equal(source: Source, connection: Any) -> None:
     await check_all_times(source)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.crash) for seed in (1, 2))])
 async def test_random_transactions_with_lost_connections_and_restarts(
     tmp_path: Path, source_database: tuple[str, Any], seed: int, monkeypatch: pytest.MonkeyPatch
