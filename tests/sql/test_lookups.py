@@ -74,6 +74,7 @@ def test_indexes_do_not_change_the_plan(step: int) -> None:
 
 
 @pytest.mark.sql
+@pytest.mark.long
 def test_rows_found_by_lookups_give_the_same_result(engine: SparkEngine) -> None:
     """For every twelfth query, because each takes two Spark statements."""
 

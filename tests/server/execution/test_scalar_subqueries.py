@@ -63,6 +63,7 @@ def results(dsn: str, repeat: int) -> list[Any]:
 
 
 @pytest.mark.sql
+@pytest.mark.long
 def test_results_are_those_of_postgresql(postgres: str, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = results(postgres, 1)
     assert dict(zip(QUERIES, results(dsn, 3), strict=True)) == dict(zip(QUERIES, expected, strict=True))

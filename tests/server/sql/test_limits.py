@@ -65,6 +65,7 @@ def test_a_chain_of_materialized_views(dsn: str) -> None:
 
 
 @pytest.mark.sql
+@pytest.mark.long
 def test_the_maximum_number_of_columns(dsn: str) -> None:
     names = [f"c{number}" for number in range(COLUMNS_MAX)]
     columns = ", ".join(f"{name} int" for name in names)
