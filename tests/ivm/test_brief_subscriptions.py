@@ -109,6 +109,7 @@ def received(connection: psycopg.Connection, query: str, dice: random.Random) ->
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_each_subscription_receives_the_rows_of_its_query(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE a (k int, v int) WITH (RETAIN HISTORY FOR '1 ms')")
