@@ -207,7 +207,7 @@ class History:
         elif not re.match("INSERT|UPDATE|DELETE|TRUNCATE|SAVEPOINT", statement):
             self._may_end |= self._followers.keys()
             # A subscription continues, but its query now means something else.
-            if re.search("RENAME TO|ALTER VIEW .* RENAME", statement):
+            if "RENAME" in statement:
                 self._followers.clear()
         return None
 
