@@ -108,9 +108,21 @@ def _bool(type: PgType, text: str) -> bool:
     raise _syntax(type, text)
 
 
+def digits_pattern(digit: str) -> str:
+    """A pattern of digits, with up to 20,000 single underscores between them. `digit`: a class of characters.
+
+    A repetition of `_?[0-9]` would keep a hundred bytes for each digit until it has matched.
+    """
+    return rf"{digit}++(?>(?:_{digit}++){{0,20000}})"
+
+
+DECIMAL_DIGITS = digits_pattern("[0-9]")
+BASED_DIGITS = tuple(rf"_?+{digits_pattern(digit)}" for digit in ("[0-9a-fA-F]", "[0-7]", "[01]"))
+"""The digits of hexadecimal, octal and binary numbers after their prefix."""
 _INTEGER = re.compile(
     r"[ \t\n\v\f\r]*([+-]?)"
-    r"(?:0[xX]((?:_?[0-9a-fA-F])+)|0[oO]((?:_?[0-7])+)|0[bB]((?:_?[01])+)|(\d(?:_?\d)*))[ \t\n\v\f\r]*",
+    rf"(?:0[xX]({BASED_DIGITS[0]})|0[oO]({BASED_DIGITS[1]})|0[bB]({BASED_DIGITS[2]})|({DECIMAL_DIGITS}))"
+    r"[ \t\n\v\f\r]*",
     re.ASCII,
 )
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
@@ -194,8 +206,8 @@ def _nearest_single(text: str, double: float, is_hex: bool) -> float:
 
 
 _DECIMAL = re.compile(
-    r"[ \t\n\v\f\r]*+([+-]?(?:\d(?>(?:_?\d)*)(?:\.(?:\d(?>(?:_?\d)*))?)?|\.\d(?>(?:_?\d)*))"
-    r"(?:[eE][+-]?\d(?>(?:_?\d)*))?)[ \t\n\v\f\r]*+",
+    rf"[ \t\n\v\f\r]*+([+-]?(?:{DECIMAL_DIGITS}(?:\.(?:{DECIMAL_DIGITS})?)?|\.{DECIMAL_DIGITS})"
+    rf"(?:[eE][+-]?{DECIMAL_DIGITS})?)[ \t\n\v\f\r]*+",
     re.ASCII,
 )
 _SCALE_MAX, _WEIGHT_MAX = 16_383, 131_071  # PostgreSQL's numeric: fraction digits, greatest exponent

@@ -1,4 +1,4 @@
-"""Texts for which a pattern of the server's own parsers could take quadratic time or more.
+"""Texts for which a pattern of the server's own parsers could take quadratic time, or much memory.
 
 A match holds Python's global lock: even in another thread, it would stop all sessions.
 """
@@ -6,11 +6,18 @@ A match holds Python's global lock: even in another thread, it would stop all se
 from __future__ import annotations
 
 import time
+import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg
 import pytest
 
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.scalars import parse_text
+from protocol.pgwire.types import INT8
+from server.sql.grammar.lexer import tokenize
+from server.sql.json_path.parser import parsed
 from tests.attacks.clients import watched
 from tests.fix_server import ServerProcess
 
@@ -30,6 +37,8 @@ STATEMENTS = {
     "a type of a column": f'CREATE TABLE t (a "int{" " * 150}!")',
     "a setting": f"SET statement_timeout = '1{SPACES}!'",
     "a function's setting": f"SELECT set_config('statement_timeout', '1{SPACES}!', false)",
+    "a number of a JSON path": f"SELECT '{{}}'::jsonb @? '0x{'f' * 1_000_000}'",
+    "the greatest number of a JSON path": f"SELECT '{{}}'::jsonb @? '0x{'f' * 108_852}'",
     "pg_size_bytes": f"SELECT pg_size_bytes('1 a{SPACES}b')",
 }
 
@@ -56,3 +65,43 @@ def test_a_long_parameter_for_a_pattern_delays_no_other_session(own_server: Serv
     with watched(own_server, PAUSE_MAX_S), psycopg.connect(own_server.dsn, autocommit=True) as connection:
         with suppress(psycopg.errors.DataError):
             connection.execute(f"SELECT %s::{type}".encode(), [PARAMETERS[type]])
+
+
+REPEATED = 100_000
+BYTES_MAX = 60 * REPEATED  # a match that can go back keeps more than 110 bytes for each repetition of a group
+LONG: dict[str, tuple[Callable[[str], object], str]] = {
+    "quotes": (tokenize, "'" + "''" * REPEATED + "'"),
+    "quotes without an end": (tokenize, "'" + "''" * REPEATED),
+    "quotes of a name": (tokenize, '"' + '""' * REPEATED + '"'),
+    "escapes": (tokenize, "E'" + "\\n" * REPEATED + "'"),
+    "quotes of an escape string": (tokenize, "E'" + "''" * REPEATED + "'"),
+    "quotes of a Unicode string": (tokenize, "U&'" + "''" * REPEATED + "'"),
+    "parts of a string": (tokenize, "'a'\n" * REPEATED),
+    "spaces after a string": (tokenize, "'a'\n" + " " * REPEATED),
+    "comments after a string": (tokenize, "'a'\n" + "--\n" * REPEATED),
+    "comments after a Unicode string": (tokenize, "U&'a'" + "--\n" * REPEATED),
+    "comments": (tokenize, "--\n" * REPEATED),
+    "digits": (tokenize, "9" * REPEATED),
+    "binary digits": (tokenize, "0b" + "1" * REPEATED),
+    "underscores": (tokenize, "1" + "_1" * REPEATED),
+    "digits of an integer": (lambda text: parse_text(INT8, text), "9" * REPEATED),
+    "underscores of an integer": (lambda text: parse_text(INT8, text), "0x" + "_f" * REPEATED),
+    "digits in a JSON path": (parsed, "9" * 2 * REPEATED),
+    "characters of a name in a JSON path": (parsed, "$." + "a" * REPEATED),
+    "escapes of a name in a JSON path": (parsed, "$." + "\\n" * REPEATED),
+    "escapes of a string in a JSON path": (parsed, '$."' + "\\n" * REPEATED + '"'),
+    "comments in a JSON path": (parsed, "$" + "/**/" * REPEATED),
+}
+
+
+@pytest.mark.parametrize(("parse", "text"), LONG.values(), ids=LONG)
+def test_a_match_takes_no_memory_for_each_repetition(parse: Callable[[str], object], text: str) -> None:
+    """A statement of 64 MiB would take gigabytes otherwise, and seconds in which no other session is served."""
+    tracemalloc.start()
+    try:
+        with suppress(PgError):
+            parse(text)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < BYTES_MAX, f"{most / REPEATED:.0f} bytes for each"

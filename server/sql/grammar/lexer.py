@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import BASED_DIGITS, DECIMAL_DIGITS
 from server.sql.grammar.checkpoint import checkpoint
 
 TARGETS_MAX = 1_664  # entries of a select list and columns of a result: MaxTupleAttributeNumber
@@ -52,40 +53,48 @@ class Token(NamedTuple):
 
 
 _NAME = r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*+"
-_DIGITS = r"[0-9](?>(?:_?[0-9])*)"
-STRING = r"'[^']*+(?>(?:''[^']*+)*)'"
-_ESCAPE_STRING = r"'[^'\\]*+(?>(?:(?:''|\\.)[^'\\]*+)*)'"
+_DIGITS = DECIMAL_DIGITS
+_HEXADECIMAL, _OCTAL, _BINARY = BASED_DIGITS
+# A match keeps a hundred bytes for each repetition of a group, so the repetitions are limited. `_end` finds the end of
+# strings and names with more quotes.
+_IN_STRING = r"[^']*+(?>(?:''[^']*+){0,1000})"
+_IN_NAME = r'[^"]*+(?>(?:""[^"]*+){0,1000})'
+_IN_ESCAPE_STRING = r"[^'\\]*+(?>(?:(?:''|\\.)[^'\\]*+){0,1000})"
+STRING = rf"'{_IN_STRING}'(?!')"
+_NAME_IN_QUOTES = rf'"{_IN_NAME}"(?!")'
+_ESCAPE_STRING = rf"'{_IN_ESCAPE_STRING}'(?!')"
 # Strings that are separated by whitespace with a newline are one string (whitespace_with_newline in scan.l).
-_CONTINUED = r"(?>(?:[ \t\f\v]|--[^\n\r]*+)*)[\n\r](?>(?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*)"
+_COMMENTS = r"(?>(?:--[^\n\r]*+[\n\r][ \t\n\r\f\v]*+){0,10000})"
+_CONTINUED = rf"[ \t\f\v]*+(?:--[^\n\r]*+)?[\n\r][ \t\n\r\f\v]*+{_COMMENTS}"
 
 _TOKEN = re.compile(
     rf"""
-      (?P<space> (?> (?: [ \t\n\r\f\v]++ | --[^\n\r]*+ )+ ) )
+      (?P<space> (?: [ \t\n\r\f\v]++ | --[^\n\r]*+ ) (?> (?: --[^\n\r]*+[ \t\n\r\f\v]*+ ){{0,100}} ) )
     | (?P<comment> /\* )
-    | (?P<escape> [eE]{_ESCAPE_STRING}(?>(?:{_CONTINUED}{_ESCAPE_STRING})*) )
-    | (?P<unicode> [uU]&(?: {STRING}(?>(?:{_CONTINUED}{STRING})*) | "[^"]*+(?>(?:""[^"]*+)*)" ) )
+    | (?P<escape> [eE]{_ESCAPE_STRING} )
+    | (?P<unicode> [uU]&(?: {STRING} | {_NAME_IN_QUOTES} ) )
     | (?P<refused> [bBxX]' )
-    | (?P<string> [nN]?{STRING}(?>(?:{_CONTINUED}{STRING})*) )
-    | (?P<broken> (?:[eEnN]|[uU]&)?' | (?:[uU]&)?" (?! [^"]*+(?>(?:""[^"]*+)*)" ) )
+    | (?P<string> [nN]?{STRING} )
+    | (?P<open> (?:[eEnN]|[uU]&)?' | (?:[uU]&)?" (?! {_IN_NAME}"(?!") ) )
     | (?P<word> {_NAME} )
     | (?P<number>
-        (?: 0[xX](?>(?:_?[0-9A-Fa-f])+) | 0[oO](?>(?:_?[0-7])+) | 0[bB](?>(?:_?[01])+)
+        (?: 0[xX]{_HEXADECIMAL} | 0[oO]{_OCTAL} | 0[bB]{_BINARY}
           | (?: {_DIGITS}(?>(?:\.(?!\.)(?:{_DIGITS})?)?) | \.{_DIGITS} )(?>(?:[eE][+-]?{_DIGITS})?) )
         (?P<junk> [eE][+-] | {_NAME} )? )
     | (?P<parameter> \$[0-9]++(?P<after>{_NAME})? )
     | (?P<dollar> \$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*+)?\$ )
-    | (?P<ident> "[^"]*+(?>(?:""[^"]*+)*)" )
-    | (?P<operator> (?> (?: (?!--|/\*) [-+*/<>=~!@\#%^&|`?] )+ ) )
+    | (?P<ident> {_NAME_IN_QUOTES} )
+    | (?P<operator> (?> (?: (?!--|/\*) [-+*/<>=~!@\#%^&|`?] ){{1,1000}} ) )
     | (?P<symbol> :: | := | \.\. | . )
     """,
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_SEGMENT = re.compile(STRING)
-_ESCAPE_SEGMENT = re.compile(_ESCAPE_STRING, re.DOTALL)
-_UESCAPE = re.compile(
-    r"(?>(?:[ \t\n\r\f\v]|--[^\n\r]*+)*)(?i:uescape)(?![A-Za-z0-9_$\x80-\U0010ffff])(?>(?:[ \t\n\r\f\v]|--[^\n\r]*+)*)"
-)
+_BEFORE_CONTINUATION = frozenset(" \t\n\r\f\v-")
+_STRING_CONTENTS, _NAME_CONTENTS = re.compile(_IN_STRING), re.compile(_IN_NAME)
+_ESCAPE_STRING_CONTENTS = re.compile(_IN_ESCAPE_STRING, re.DOTALL)
+_SPACE = r"[ \t\n\r\f\v]*+(?>(?:--[^\n\r]*+[ \t\n\r\f\v]*+){0,10000})"
+_UESCAPE = re.compile(rf"{_SPACE}(?i:uescape)(?![A-Za-z0-9_$\x80-\U0010ffff]){_SPACE}")
 _BETWEEN_SEGMENTS = re.compile(_CONTINUED)
 _ESCAPE = re.compile(
     r"""''|\\(?:
@@ -125,6 +134,8 @@ def tokenize(text: str) -> list[Token]:
         match = match_token(text, position)
         assert match is not None  # the last alternative matches any character
         group, start, position = match.lastgroup, position, match.end()
+        if group == "open":
+            group, position = _long_quoted(text, start, position)
         if group == "word":
             tokens.append(Token(Kind.WORD, fold(match[0]), start, position))
         elif group == "symbol":
@@ -134,9 +145,10 @@ def tokenize(text: str) -> list[Token]:
         elif group == "operator":
             tokens.extend(_operators(match[0], start))
         elif group == "string":
-            tokens.append(Token(Kind.STRING, _string(match[0]), start, position))
+            position = _continued(text, position, _STRING_CONTENTS)
+            tokens.append(Token(Kind.STRING, _string(text[start:position]), start, position))
         elif group == "ident":
-            tokens.append(Token(Kind.IDENT, _ident(match), start, position))
+            tokens.append(Token(Kind.IDENT, _ident(text[start:position], start), start, position))
         elif group == "comment":
             position = _comment_end(text, start)
         elif group == "parameter":
@@ -151,14 +163,13 @@ def tokenize(text: str) -> list[Token]:
             tokens.append(Token(Kind.STRING, text[body:position], start, position + len(tag)))
             position += len(tag)
         elif group == "escape":
-            tokens.append(Token(Kind.STRING, _escape_string(match[0], start), start, position))
-        elif group == "broken":
-            what = "identifier" if match[0][-1] == '"' else "string"
-            raise syntax_error(f"unterminated quoted {what}", text[start:], start)
+            position = _continued(text, position, _ESCAPE_STRING_CONTENTS)
+            tokens.append(Token(Kind.STRING, _escape_string(text[start:position], start), start, position))
         elif group == "unicode":
-            escape, position = _uescape(text, position)
-            is_string = match[0][-1] == "'"
-            value = _unicode(match[0][2:], escape, start + 2)
+            is_string = text[position - 1] == "'"
+            end = _continued(text, position, _STRING_CONTENTS) if is_string else position
+            escape, position = _uescape(text, end)
+            value = _unicode(text[start + 2 : end], escape, start + 2)
             tokens.append(Token(Kind.STRING if is_string else Kind.IDENT, value, start, position))
         elif group == "refused":
             message, hint = "bit strings are not supported", "Use bytea, or an integer with the operators & and |."
@@ -268,22 +279,22 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _ident(match: re.Match[str]) -> str:
-    name = match[0][1:-1].replace('""', '"')
+def _ident(raw: str, start: int) -> str:
+    name = raw[1:-1].replace('""', '"')
     if not name:
-        raise syntax_error("zero-length delimited identifier", '""', match.start())
+        raise syntax_error("zero-length delimited identifier", '""', start)
     return _cut(name)
 
 
 def _number(match: re.Match[str]) -> str:
     digits, junk = match[0], match["junk"]
+    if len(digits) - len(junk or "") > NUMBER_DIGITS_MAX:
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format", position=match.start() + 1)
     if junk:
         radix = _RADIX.get(junk[0].lower())
         if radix is not None and digits[0] == "0" and len(digits.rstrip("_")) == 2:
             raise syntax_error(f"invalid {radix[1]} integer", digits, match.start())
         raise syntax_error("trailing junk after numeric literal", digits, match.start())
-    if len(digits) > NUMBER_DIGITS_MAX:
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format", position=match.start() + 1)
     digits = digits.replace("_", "")
     radix = _RADIX.get(digits[1:2].lower())
     return str(int(digits[2:], radix[0])) if radix is not None else digits
@@ -309,29 +320,61 @@ def _comment_end(text: str, start: int) -> int:
     raise syntax_error("unterminated /* comment", text[start:], start)
 
 
-def _segments(raw: str, segment: re.Pattern[str]) -> list[tuple[int, str]]:
-    """The quoted parts of a string token, without the quotes, each with its index in `raw`."""
-    parts = []
-    position = raw.index("'")
-    while True:
-        match = segment.match(raw, position)
+def _end(text: str, start: int, contents: re.Pattern[str]) -> int:
+    """The end of a string or quoted name whose contents begin at `start`; -1 if it has none."""
+    end, after = -1, start
+    while after != end:  # a match has a limited number of quotes
+        end = after
+        match = contents.match(text, end)
         assert match is not None
-        parts.append((match.start() + 1, match[0][1:-1]))
-        between = _BETWEEN_SEGMENTS.match(raw, match.end())
+        after = match.end()
+    return end + 1 if text[end : end + 1] == text[start - 1] else -1
+
+
+def _long_quoted(text: str, start: int, opened: int) -> tuple[str, int]:
+    """The group and the end of a string or name with many quotes. `opened`: where its contents begin. 42601"""
+    quote, first = text[opened - 1], text[start].lower()
+    group = "escape" if first == "e" else "unicode" if first == "u" else "ident" if quote == '"' else "string"
+    contents = _ESCAPE_STRING_CONTENTS if first == "e" else _STRING_CONTENTS if quote == "'" else _NAME_CONTENTS
+    if (end := _end(text, opened, contents)) < 0:
+        what = "identifier" if quote == '"' else "string"
+        raise syntax_error(f"unterminated quoted {what}", text[start:], start)
+    return group, end
+
+
+def _continued(text: str, end: int, contents: re.Pattern[str]) -> int:
+    """The end of a string whose first segment ends at `end`."""
+    while text[end : end + 1] in _BEFORE_CONTINUATION:
+        between = _BETWEEN_SEGMENTS.match(text, end)
+        if between is None or text[between.end() : between.end() + 1] != "'":
+            break
+        if (after := _end(text, between.end() + 1, contents)) < 0:
+            break
+        end = after
+    return end
+
+
+def _segments(raw: str, contents: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """The quoted parts of a string token, without the quotes, each with its index in `raw`."""
+    start = raw.index("'") + 1
+    while True:
+        end = _end(raw, start, contents)
+        yield start, raw[start : end - 1]
+        between = _BETWEEN_SEGMENTS.match(raw, end)
         if between is None:
-            return parts
-        position = between.end()
+            return
+        start = between.end() + 1
 
 
 def _string(raw: str) -> str:
     body = raw[raw.index("'") + 1 : -1]
     if "'" not in body:
         return body
-    return "".join(part.replace("''", "'") for _, part in _segments(raw, _SEGMENT))
+    return "".join(part.replace("''", "'") for _, part in _segments(raw, _STRING_CONTENTS))
 
 
 def _escape_string(raw: str, start: int) -> str:
-    decoded = "".join(_unescape(part, start + index) for index, part in _segments(raw, _ESCAPE_SEGMENT))
+    decoded = "".join(_unescape(part, start + index) for index, part in _segments(raw, _ESCAPE_STRING_CONTENTS))
     try:
         value = decoded.encode(errors="surrogateescape").decode()
     except UnicodeDecodeError as error:
@@ -388,10 +431,16 @@ def _uescape(text: str, position: int) -> tuple[str, int]:
         if string is None:
             raise PgError(SqlState.SYNTAX_ERROR, f"{message} at end of input", position=len(text) + 1)
         raise syntax_error(message, string[0], clause.end())
-    value = _string(string[0]) if string.lastgroup == "string" else _escape_string(string[0], string.start())
+    start = string.start()
+    if string.lastgroup == "string":
+        end = _continued(text, string.end(), _STRING_CONTENTS)
+        value = _string(text[start:end])
+    else:
+        end = _continued(text, string.end(), _ESCAPE_STRING_CONTENTS)
+        value = _escape_string(text[start:end], start)
     if len(value) != 1 or not value.isascii() or value in "0123456789abcdefABCDEF+'\" \t\n\r\f\v":
-        raise syntax_error("invalid Unicode escape character", string[0], string.start())
-    return value, string.end()
+        raise syntax_error("invalid Unicode escape character", text[start:end], start)
+    return value, end
 
 
 def _unicode(raw: str, escape: str, start: int) -> str:
@@ -420,7 +469,7 @@ def _unicode(raw: str, escape: str, start: int) -> str:
 
     if raw == '""':
         raise syntax_error("zero-length delimited identifier", 'U&""', start - 2)
-    segments = [(1, raw[1:-1])] if raw[0] == '"' else _segments(raw, _SEGMENT)
+    segments = iter([(1, raw[1:-1])]) if raw[0] == '"' else _segments(raw, _STRING_CONTENTS)
     value = ""
     for index, body in segments:
         at = start + index

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import DECIMAL_DIGITS, digits_pattern, parse_text
+from protocol.pgwire.types import INT4
 from server.sql.json_path.tree import (
     LAST,
     PREDICATES,
@@ -48,19 +50,29 @@ _KEYWORDS = frozenset(
 )  # fmt: skip
 """Keywords in any case. `true`, `false` and `null` are keywords in lower case only."""
 _SPECIAL = r"""\s?%$.\[\]{}()|&!=<>@#,*:\-+/"\\"""
-_ESCAPE = r"\\(?:u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[^ux])"
+_ESCAPE = re.compile(r"\\(?:u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[^ux]|)", re.DOTALL)
+_DIGITS = rf"(?:{DECIMAL_DIGITS})"
+_HEXADECIMAL, _OCTAL, _BINARY = map(digits_pattern, ("[0-9a-fA-F]", "[0-7]", "[01]"))
+# A match keeps a hundred bytes for each repetition of a group, so the number of escapes in a match is limited.
+_CONTENTS = re.compile(r'[^"\\]*+(?>(?:\\.[^"\\]*+){0,1000})', re.DOTALL)
+_NAME = rf"(?:[^{_SPECIAL}]|\\.)[^{_SPECIAL}]*+(?>(?:\\.[^{_SPECIAL}]*+){{0,10000}})"
 _TOKEN = re.compile(
     rf"""
-    (?P<blank>(?:\s|/\*.*?\*/)+)
-  | (?P<number>(?:0[xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|0[oO][0-7]+(?:_[0-7]+)*|0[bB][01]+(?:_[01]+)*
-      |(?:(?:0|[1-9](?:_?\d)*)(?:\.(?:\d(?:_?\d)*)?)?|\.\d(?:_?\d)*)(?:[eE][+-]?\d(?:_?\d)*)?))(?P<junk>[^{_SPECIAL}])?
-  | (?P<variable>\$(?:"(?:[^"\\]|{_ESCAPE})*"|(?:[^{_SPECIAL}]|{_ESCAPE})+))
-  | (?P<string>"(?:[^"\\]|{_ESCAPE})*")
-  | (?P<name>(?:[^{_SPECIAL}]|{_ESCAPE})+)
+    (?P<blank>\s++|/\*.*?\*/)
+  | (?P<number>(?:0[xX]{_HEXADECIMAL}|0[oO]{_OCTAL}|0[bB]{_BINARY}
+      |(?:(?:0|(?!0){_DIGITS})(?:\.{_DIGITS}?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?))(?P<junk>[^{_SPECIAL}])?
+  | (?P<quote>\$?")
+  | (?P<variable>\${_NAME})
+  | (?P<name>{_NAME})
   | (?P<symbol>&&|\|\||==|!=|<>|<=|>=|\*\*|[?%$.\[\]{{}}()!=<>@,*:\-+/])
     """,
     re.VERBOSE | re.DOTALL,
 )
+_FRACTION = re.compile(r"(?!0[xX])[^.eE]*[.eE].*")  # not an integer
+_BITS = {"0x": 4, "0o": 3, "0b": 1}  # of a digit
+_BITS_MAX = 435_412  # of 131,072 decimal digits, and a few more
+_CHUNK_DIGITS = 1_000
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -80,6 +92,8 @@ def _syntax_error(token: _Token) -> PgError:
 def _unescaped(text: str) -> str:
     def value(match: re.Match[str]) -> str:
         escape = match[0][1:]
+        if not escape:
+            raise _syntax_error(_Token("symbol", match[0], match[0]))
         if escape[0] not in "ux" or len(escape) == 1:
             return _LETTERS.get(escape, escape)
         code = int(escape.strip("ux{}"), 16)
@@ -94,12 +108,27 @@ def _unescaped(text: str) -> str:
             )
         return chr(code)
 
-    plain = re.sub(_ESCAPE, value, text, flags=re.DOTALL)
+    plain = _ESCAPE.sub(value, text)
     joined = plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if "\ufffd" in joined and "\ufffd" not in plain:
         detail = "Unicode high surrogate must not follow a high surrogate."
         raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, "invalid input syntax for type jsonpath", detail=detail)
     return joined
+
+
+def _quoted(text: str, start: int, opened: int) -> tuple[str, int]:
+    """The kind and the end of the string or variable in quotes that begins at `start`. `opened`: its contents."""
+    end, after = -1, opened
+    while after != end:
+        end = after
+        match = _CONTENTS.match(text, end)
+        assert match is not None
+        after = match.end()
+    if text[end : end + 1] == '"':
+        return ("variable" if text[start] == "$" else "string"), end + 1
+    if text[start] == "$":
+        return "symbol", start + 1
+    raise _syntax_error(_Token("symbol", '"', '"'))
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -112,8 +141,11 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise _syntax_error(_Token("symbol", text[at], text[at]))
-        at = match.end()
+        start, at = at, match.end()
         kind, found = match.lastgroup or "", match[0]
+        if kind == "quote":
+            kind, at = _quoted(text, start, at)
+            found = text[start:at]
         if match["blank"]:
             continue
         if match["junk"]:
@@ -367,9 +399,9 @@ class _Parser:
     def _level(self) -> int:
         if self._match("last"):
             return LAST
-        if self._next.kind != "number" or not self._next.text.isdigit():
+        if self._next.kind != "number" or _FRACTION.fullmatch(self._next.text):
             self._fail()
-        return int(self._advance().text)
+        return int(parse_text(INT4, self._advance().text))
 
     def _subscript(self) -> Accessor:
         if self._match("*"):
@@ -389,12 +421,23 @@ class _Parser:
 
 def _number(text: str) -> Decimal:
     plain = text.replace("_", "")
-    if plain[:2].lower() in ("0x", "0o", "0b"):
-        return Decimal(int(plain, 0))
-    value = Decimal(plain)
-    if value.adjusted() > 131_071 or int(value.as_tuple().exponent) < -16_383:
+    if (bits := _BITS.get(plain[:2].lower())) is not None:
+        digits = plain[2:].lstrip("0")
+        value = _whole(digits, bits) if len(digits) * bits <= _BITS_MAX else None
+    else:
+        value = Decimal(plain)
+    if value is None or value.adjusted() > 131_071 or int(value.as_tuple().exponent) < -16_383:
         raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
     return value
+
+
+def _whole(digits: str, bits: int) -> Decimal:
+    """The value of digits of so many bits. Decimal(int) takes quadratic time, in which no other thread runs."""
+    if len(digits) <= _CHUNK_DIGITS:
+        return Decimal(int(digits or "0", 1 << bits))
+    half = len(digits) // 2
+    scale = _EXACT.power(1 << bits, half)
+    return _EXACT.fma(_whole(digits[:-half], bits), scale, _whole(digits[-half:], bits))
 
 
 @lru_cache(1024)

@@ -38,6 +38,11 @@ _BOUNDS = re.compile(r"([0-9]+)(,([0-9]*))?\}")
 _REPEATS_MAX = 255
 
 
+def _count(digits: str) -> int:
+    """The number that the digits denote, or one that is too large, too."""
+    return int(digits.lstrip("0")[:4] or 0)
+
+
 def _invalid(reason: str) -> PgError:
     return PgError(SqlState.INVALID_REGULAR_EXPRESSION, f"invalid regular expression: {reason}")
 
@@ -154,9 +159,9 @@ class Parser:
                 bounds = _BOUNDS.match(self.pattern, self.at + 1)
                 if bounds is None:
                     raise _invalid("invalid repetition count(s)")
-                least = int(bounds[1])
+                least = _count(bounds[1])
                 fixed = bounds[2] is None
-                most = least if fixed else int(bounds[3]) if bounds[3] else None
+                most = least if fixed else _count(bounds[3]) if bounds[3] else None
                 if least > _REPEATS_MAX or (most is not None and not least <= most <= _REPEATS_MAX):
                     raise _invalid("invalid repetition count(s)")
                 self.at = bounds.end() - 1

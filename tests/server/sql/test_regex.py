@@ -223,3 +223,10 @@ def test_the_examination_of_long_patterns_is_bounded(part: str) -> None:
     letters = [chr(0x4E00 + number) for number in range(4_000)]
     long = "".join(part.format(letter, letter) for letter in letters)
     assert not is_deterministic(Regex(f"(?:{long})|(?:{long})", "").root)
+
+
+@pytest.mark.parametrize("count", ["256", "9" * 5_000, "1," + "9" * 5_000])
+def test_a_repetition_count_of_any_length_is_refused(count: str) -> None:
+    with pytest.raises(PgError, match=r"invalid repetition count\(s\)"):
+        Regex(f"a{{{count}}}", "")
+    Regex("a{" + "0" * 5_000 + "7}", "")
