@@ -16,7 +16,7 @@
 `row_rules`    CHECK and generated columns of a table; `computed_keys`: unique indexes on expressions; `index_keys`: the
                keys of indexes; `foreign_keys`: foreign keys as text
 `stored_query` queries in the catalog; `stored_columns`: their columns after ALTER TABLE; `sequence_names`: sequences in
-               texts
+               texts; `cached_texts`: caches by texts
 `row_bounds`   the numbers of LIMIT, OFFSET and FETCH
 `outline`      the output of EXPLAIN as a tree
 """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column as CatalogColumn
 from protocol.pgwire.types import INT8, PgType
+from server.sql.cached_texts import cached_by_length
 from server.sql.constant import Bindings, Evaluate
 from server.sql.expressions import Column, ColumnRef, Expression, walk
 from server.sql.index_keys import bound_columns, index_condition, index_keys
@@ -78,7 +79,11 @@ class ComputedKey:
         return tuple([value(_BINDINGS, cells) for value in values])
 
 
-@lru_cache(1024)
+@cached_by_length(
+    (500, 1_024),
+    (10_000, 128),
+    length=lambda columns, keys, condition: len(columns) + sum(map(len, keys)) + len(condition),
+)
 def computed_key(columns: tuple[CatalogColumn, ...], keys: tuple[str, ...], condition: str) -> ComputedKey | None:
     """The key of an index; None if it consists of columns and has no condition. PgError if an expression is invalid."""
     found = index_keys(columns, keys)

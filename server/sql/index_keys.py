@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
@@ -15,6 +14,7 @@ from catalog.objects.views import View
 from catalog.state import CatalogState
 from protocol.pgwire.types import INT2, INT4, INT8, PgType
 from server.sql.bind import Binder, PlanContext, relation_of
+from server.sql.cached_texts import cached_by_length
 from server.sql.coerce import integer_literal
 from server.sql.expressions import Column as BoundColumn
 from server.sql.expressions import ColumnRef, Expression, Literal
@@ -37,7 +37,7 @@ def key_column(key: str, columns: tuple[Column, ...]) -> int | None:
     return next((number for number, column in enumerate(columns) if column.name == name), None)
 
 
-@lru_cache(4096)
+@cached_by_length((500, 4_096), (10_000, 128), length=lambda columns, keys: len(columns) + sum(map(len, keys)))
 def index_keys(columns: tuple[Column, ...], keys: tuple[str, ...]) -> tuple[int | Expression, ...]:
     """Each of `keys` as a column number, or as an expression over `columns`, in which a column's id is its number + 1.
 
@@ -70,7 +70,7 @@ def bound_condition(
     return binder.condition(expression.tree, scope, "WHERE")
 
 
-@lru_cache(1024)
+@cached_by_length((500, 1_024), (10_000, 128), length=lambda columns, condition: len(columns) + len(condition))
 def index_condition(columns: tuple[Column, ...], condition: str) -> Expression | None:
     """As `bound_condition`, for the text in the catalog; None if it is empty."""
     return bound_condition(columns, parse_expression(condition)) if condition else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 from catalog.ids import ObjectId
 from catalog.objects.indexes import Index
 from catalog.objects.relations import DerivedRelation, Relation
 from catalog.state import CatalogState
+from server.sql.cached_texts import cached_by_length
 from server.sql.grammar.lexer import Kind, quote_identifier, tokenize
 from server.sql.grammar.parse import parse_query
 from server.sql.grammar.statements.parts import Query
@@ -46,7 +45,7 @@ def definition(view: DerivedRelation, state: CatalogState) -> str:
     )
 
 
-@functools.lru_cache(256)
+@cached_by_length((10_000, 256), (1_000_000, 4), length=lambda query, names: len(query) + 10 * len(names))
 def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], ...]) -> str:
     """A stored query in one line without comments, with names, of one to three parts, in place of ids."""
     names_by_id = dict(names)

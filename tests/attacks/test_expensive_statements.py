@@ -189,6 +189,20 @@ def test_long_expressions_of_definitions_delay_no_other_session(own_server: Serv
             connection.execute(statement.encode())
 
 
+def test_long_conditions_of_indexes_are_refused(own_server: ServerProcess) -> None:
+    """As in PostgreSQL. The event loop binds those of unique indexes again after each change of the catalog."""
+    condition = " OR ".join(f"a = {n}" for n in range(3_000))
+    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE conditional (a int, b text)")
+        with watched(own_server):
+            for index in (f"UNIQUE INDEX ON conditional (a) WHERE {condition}", "INDEX ON conditional ((b || '%s'))"):
+                with pytest.raises(errors.ProgramLimitExceeded, match=r"row is too big: size .* maximum size 8160"):
+                    connection.execute(f"CREATE {index}".replace("%s", "x" * 8_200).encode())
+            connection.execute(
+                f"CREATE UNIQUE INDEX ON conditional (a) WHERE {condition[:6_000].rpartition(' OR ')[0]}".encode()
+            )
+
+
 @pytest.mark.long
 def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: ServerProcess) -> None:
     before = resident_bytes(server.process.pid)

@@ -11,6 +11,11 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from catalog.objects.columns import Column
+from server.sql.bind.tables import stored_query
+from server.sql.computed_keys import computed_key
+from server.sql.json_path.parser import parsed
+from server.sql.regex.regex import compiled
 from tests.attacks.clients import meanwhile
 from tests.fix_server import ServerThread
 from tests.server.frontend.raw_client import query, raw_client
@@ -148,3 +153,21 @@ def test_the_prepared_statements_of_a_session_are_limited(server: ServerThread) 
         connection.execute("DEALLOCATE ALL")
         for number in range(50):
             connection.execute(b"PREPARE p%d AS %b" % (number, text_of(number)))
+
+
+COLUMNS = (Column("n", "int4"),)
+PARSED: dict[str, Callable[[int], object]] = {
+    "JSON paths": lambda number: parsed(f"$.x{number}" + ".a" * 5_000),
+    "regular expressions": lambda number: compiled(f"x{number}" + "a" * 10_000),
+    "views": lambda number: stored_query(f"SELECT {number} AS " + "x" * 50_000),
+    "conditions of indexes": lambda number: computed_key(COLUMNS, ("n",), f"n > {number}" + " " * 10_000),
+}
+
+
+@pytest.mark.parametrize("parse", PARSED.values(), ids=PARSED)
+def test_what_is_parsed_of_long_texts_does_not_pile_up(parse: Callable[[int], object]) -> None:
+    """Each has megabytes, and the garbage collector, which stops all sessions, would visit all of them."""
+    first = parse(0)
+    for number in range(1, 20):
+        parse(number)
+    assert parse(0) is not first

@@ -18,11 +18,15 @@ from server.execution.ddl.views import check_maintainable
 from server.execution.names import find_item, qualified_name
 from server.execution.planning import plan_index_condition, plan_index_keys, system_table_in
 from server.session_state.context import Context
+from server.sql.computed_keys import computed_key
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.views import CreateIndex
 from server.sql.index_keys import called_function, condition_text, ending_text, key_column, key_texts
 from server.sql.plan import Field
 from server.sql.stored_query import plan_stored, relation_query
+
+ROW_BYTES_MAX = 8_160
+"""The size of the keys and the condition of an index: as in PostgreSQL, where it is that of a row of pg_index."""
 
 
 def create(context: Context, statement: CreateIndex) -> CatalogState:
@@ -39,6 +43,14 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
         _check_indexed_view(context, relation)
     condition = plan_index_condition(statement, relation, context.plan_context())
     options = index_options(statement, relation, keys)
+    if (size := len(" ".join((*keys, *options.included, condition)).encode())) > ROW_BYTES_MAX:
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            f"row is too big: size {size}, maximum size {ROW_BYTES_MAX}",
+            hint="Write a shorter expression or condition, or index a generated column.",
+        )
+    if statement.unique:
+        computed_key(relation.columns, keys, condition)  # the event loop will find it in the cache
     if options.method in SEARCHING:
         context.notice(
             Notice(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 from sqlglot import exp
 
@@ -17,6 +16,7 @@ from server.sql.bind.binder import Binder
 from server.sql.bind.common_tables import common_table
 from server.sql.bind.names import replace_name
 from server.sql.bind.volatile import sequence_row
+from server.sql.cached_texts import cached_by_length
 from server.sql.expressions import Column, ColumnRef, Expression
 from server.sql.grammar.lexer import quoted
 from server.sql.grammar.parse import parse_query
@@ -104,7 +104,7 @@ def _digits(type: PgType) -> int:
     return (type.precision or 38) if type.name == "numeric" else 0
 
 
-@lru_cache(maxsize=1024)
+@cached_by_length((200, 1_024), (5_000, 48), (50_000, 4), (250_000, 1), length=len)
 def stored_query(text: str) -> exp.Expr:
     """The tree of a view's stored text. It is cached and must not be modified."""
     query: Query = parse_query(text)

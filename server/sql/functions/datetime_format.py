@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import fmod
 from typing import NamedTuple
 
 from protocol.pgwire.datetime_output import civil_from_days
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.cached_texts import cached_by_length
 from server.sql.functions.number_format import ordinal
 
 DAY_US = 86_400_000_000
@@ -56,7 +56,7 @@ class Node(NamedTuple):
                                             and not self.character.isalnum())  # fmt: skip
 
 
-@lru_cache(1024)
+@cached_by_length((100, 1_024), (10_000, 16), (100_000, 2), length=len)
 def nodes(format: str) -> tuple[Node, ...]:
     out: list[Node] = []
     at = 0

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache
 from math import isfinite
 from typing import Literal
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import NUMERIC
+from server.sql.cached_texts import cached_by_length
 
 _KEYWORDS = (
     *(",", ".", "0", "9", "B", "C", "D", "EEEE", "FM", "G", "L", "MI", "PL", "PR", "RN", "SG", "SP", "S", "TH", "V"),
@@ -57,7 +57,7 @@ def _syntax(message: str) -> PgError:
     return PgError(SqlState.SYNTAX_ERROR, message)
 
 
-@lru_cache(1024)
+@cached_by_length((100, 1_024), (10_000, 16), (100_000, 2), length=len)
 def parse(text: str) -> Template:
     """42601 for patterns that exclude each other. The result is cached and shared: copy it before changing it."""
     template, at = Template(), 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import DECIMAL_DIGITS, digits_pattern, parse_text
 from protocol.pgwire.types import INT4
+from server.sql.cached_texts import cached_by_length
 from server.sql.json_path.tree import (
     LAST,
     PREDICATES,
@@ -440,7 +440,7 @@ def _whole(digits: str, bits: int) -> Decimal:
     return _EXACT.fma(_whole(digits[:-half], bits), scale, _whole(digits[-half:], bits))
 
 
-@lru_cache(1024)
+@cached_by_length((1_000, 1_024), (10_000, 64), (100_000, 8), length=len)
 def parsed(text: str) -> Path:
     """The tree of a path. 42601 for a syntax error, 22P02 for an empty path, 2201B for a faulty regular expression."""
     if not text.strip():

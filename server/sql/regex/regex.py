@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import re2
 import regex
 
+from server.sql.cached_texts import cached_by_length
 from server.sql.regex.determinism import has_unconditional_groups, is_deterministic
 from server.sql.regex.matcher import Matcher, too_expensive
 from server.sql.regex.parser import Parser, unsupported
@@ -185,6 +186,6 @@ class _Search:
         return begin, begin + len(self._bytes[low:high].decode())
 
 
-@lru_cache(1024)
+@cached_by_length((100, 1_024), (1_000, 128), (10_000, 16), (100_000, 4), length=lambda pattern, flags="": len(pattern))
 def compiled(pattern: str, flags: str = "") -> Regex:
     return Regex(pattern, flags)
