@@ -7,5 +7,5 @@
 - Input: `decode` reads columns and parameters, `scalars` single values. `copy_in` reads COPY data (`copy_text`,
   `copy_binary`) with the options of `copy_options` and the errors of `copy_errors`.
 - Values: `datetime_input`, `datetime_output` and `datetime_text`, `interval_input`, `input_style`, `timezones`,
-  `floats`, `json_values`, `network`, `enums`, `utf8`.
+  `floats`, `json_values`, `network`, `enums`, `nested_lists`, `utf8`.
 """

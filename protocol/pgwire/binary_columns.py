@@ -44,7 +44,7 @@ def fixed_column(type: PgType) -> tuple[np.dtype[Any], FixedColumn] | None:
 def varying_column(type: PgType) -> VaryingColumn:
     """The function that converts a column of `type` to a binary array of its values; nulls stay null."""
     if type.element is not None:
-        return partial(_arrays, type.element)
+        return partial(_arrays, type, type.element)
     if type.name == "numeric":
         return partial(_numerics, type.scale or 0, type.hides_zeros)
     if type.sent is not None:
@@ -226,21 +226,33 @@ def _divide_by_group(limbs: list[NDArray[np.uint64]], count: int) -> NDArray[np.
 # ---- arrays
 
 
-def _arrays(element: PgType, array: pa.Array) -> pa.Array:
-    """array_send(): dimensions, null flag, element OID, length, lower bound, then each element with its length."""
+def _arrays(type: PgType, element: PgType, array: pa.Array) -> pa.Array:
+    """array_send(): number of dimensions, null flag, element OID, length and lower bound of each dimension, then each
+    element with its length."""
     count = len(array)
     bounds = offsets_of(array)
     first, last = int(bounds[0]), int(bounds[-1])
-    items = array.values.slice(first, last - first)
+    filled = np.diff(bounds) > 0
+    lengths = [np.diff(bounds)]
+    items, bounds = array.values.slice(first, last - first), bounds - first
+    for _ in range(type.dimensions - 1):  # `bounds`: where each row's lists begin among `items`
+        inner = offsets_of(items)
+        length = np.zeros(count, np.int32)
+        length[filled] = np.diff(inner)[bounds[:-1][filled]]
+        lengths.append(length)
+        first, last = int(inner[0]), int(inner[-1])
+        items, bounds = items.values.slice(first, last - first), (inner - inner[0])[bounds]
     body, starts = sized_values(element, items)
-    starts = starts[bounds - first]  # where each row's elements begin
-    lengths = np.diff(bounds)
-    head = np.empty(count, [("dims", ">i4"), ("nulls", ">i4"), ("oid", ">i4"), ("length", ">i4"), ("bound", ">i4")])
-    head["dims"], head["oid"], head["length"], head["bound"] = lengths > 0, element.oid, lengths, 1
-    missing = np.concatenate([[0], np.cumsum(np.asarray(items.is_null()))])[bounds - first]
+    starts = starts[bounds]  # where each row's elements begin
+    sizes = [(name, ">i4") for number in range(type.dimensions) for name in (f"length{number}", f"bound{number}")]
+    head = np.empty(count, [("dims", ">i4"), ("nulls", ">i4"), ("oid", ">i4"), *sizes])
+    head["dims"], head["oid"] = np.where(filled, type.dimensions, 0), element.oid
+    for number, length in enumerate(lengths):
+        head[f"length{number}"], head[f"bound{number}"] = length, 1
+    missing = np.concatenate([[0], np.cumsum(np.asarray(items.is_null()))])[bounds]
     head["nulls"] = np.diff(missing) > 0
-    keep = np.ones((count, 20), bool)
-    keep[:, 12:] = (lengths > 0)[:, None]
+    keep = np.ones((count, head.itemsize), bool)
+    keep[:, 12:] = filled[:, None]
     heads = string_array(starts_of(keep.sum(axis=1)), masked_rows(head, keep), array).view(_BINARY)
     bodies = string_array(starts.astype(np.int32), body, array).view(_BINARY)
     return pc.binary_join_element_wise(heads, bodies, b"")
@@ -258,7 +270,7 @@ def _records(types: Sequence[PgType], array: pa.Array) -> pa.Array:
     rows = [missing if text is None else _fields(text) for text in array.to_pylist()]
     parts = [pa.repeat(pa.scalar(len(types).to_bytes(4, "big"), _BINARY), count)]
     for index, type in enumerate(types):
-        texts = TEXT if type.element is None else array_of(TEXT)
+        texts = TEXT if type.element is None else array_of(TEXT, type.dimensions)
         read_as = texts if type == VOID or (type.element or type).sent is not None else type
         values = [None if (text := row[index]) is None else parse_text(read_as, text) for row in rows]
         body, starts = sized_values(type, column_of(read_as, values))

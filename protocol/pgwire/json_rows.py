@@ -81,7 +81,7 @@ def _text(column: TextColumn, array: pa.Array) -> pa.Array:
 def json_column(type: PgType, style: OutputStyle) -> TextColumn:
     """The function that converts a column of `type` with at least one row to JSON. Nulls stay null."""
     if type.element is not None and type not in (INT2VECTOR, OIDVECTOR):
-        return partial(_array_json, type.element, json_column(type.element, style))
+        return partial(_array_json, type.item, json_column(type.item, style))
     if type.name == "bool":
         return _bool_json
     text = text_column(type, style)

@@ -6,7 +6,7 @@
     format_text(type, scalar)     -> the text as PostgreSQL prints it
 
 Messages and codes are those of PostgreSQL 16. Values that Arrow cannot represent are refused: NaN and infinities of
-numeric, arrays of more than one dimension.
+numeric, arrays whose subscripts do not begin at 1.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from protocol.pgwire.datetime_output import DATE_INFINITY, DAY_US, INFINITY
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.json_values import parse_json, parse_jsonb
+from protocol.pgwire.nested_lists import mapped, nested, wrong_dimensions
 from protocol.pgwire.text_columns import DEFAULT_STYLE, OutputStyle, plain_column, text_column
-from protocol.pgwire.types import BY_OID, NUMERIC_PRECISION_MAX, PgType
+from protocol.pgwire.types import BY_OID, DIMENSIONS_MAX, NUMERIC_PRECISION_MAX, PgType, too_many_dimensions
 from protocol.pgwire.utf8 import decode_utf8, invalid_encoding
 
 _SPACE = " \t\n\v\f\r"
@@ -43,9 +44,14 @@ def parse_text(type: PgType, text: str, *, timezone: str = "UTC", style: InputSt
     """Parses `text` as PostgreSQL's input function of `type` does. Raises PgError."""
     if type.element is not None:
         element = type.element
-        return [
-            None if t is None else parse_text(element, t, timezone=timezone, style=style) for t in _array_elements(text)
-        ]
+
+        def parsed(item: str | None) -> Any:
+            return None if item is None else parse_text(element, item, timezone=timezone, style=style)
+
+        items, dimensions = _array_elements(text)
+        if items and dimensions != type.dimensions:
+            raise wrong_dimensions(dimensions, type)
+        return mapped(parsed, items, dimensions)
     if type.enum is not None:
         return type.enum.position(text)
     if len(text) > NUMBER_CHARS_MAX and type.name not in _OF_ANY_LENGTH and len(text.strip(_SPACE)) > NUMBER_CHARS_MAX:
@@ -352,64 +358,103 @@ def _hex(digits: str) -> bytes:
 
 # ---- arrays
 
-_ELEMENT = re.compile(r'[ \t\n\v\f\r]*(?:("(?:[^"\\]|\\.)*")[ \t\n\v\f\r]*|((?:[^"\\{},]|\\.)*))', re.DOTALL)
-_BOUNDS = re.compile(r"[ \t\n\v\f\r]*(?:\[[+-]?\d+(?::[+-]?\d+)?\])[ \t\n\v\f\r]*=", re.ASCII)
+_MARK = re.compile(
+    r'[ \t\n\v\f\r]*+(?:("(?>(?:[^"\\]|\\.)*)")|([{},])|((?:[^"\\{}, \t\n\v\f\r]|\\.)(?>(?:[^"\\{},]|\\.)*)))',
+    re.DOTALL,
+)
+_BOUNDS = re.compile(r"[ \t\n\v\f\r]*(?:\[[+-]?\d+(?::[+-]?\d+)?\])+[ \t\n\v\f\r]*=", re.ASCII)
+_OPENING = re.compile(r"(?:[ \t\n\v\f\r]*\{)+(?![ \t\n\v\f\r]*\})")
 
 
-def _array_elements(text: str) -> list[str | None]:
-    """array_in(): the text of each element of `{a,"b c",NULL}`."""
+def literal_dimensions(text: str) -> int:
+    """The number of dimensions of an array's text, by its opening braces; 0 for an empty array and for other texts."""
+    match = _OPENING.match(text)
+    return 0 if match is None else min(match[0].count("{"), DIMENSIONS_MAX)
+
+
+def _array_elements(text: str) -> tuple[list[Any], int]:
+    """array_in(): the text of each element of `{a,"b c",NULL}`, in nested lists, and the number of dimensions."""
 
     def malformed(detail: str) -> PgError:
         message = f'malformed array literal: "{text.lstrip(_SPACE) if body.startswith("{") else text}"'
         return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message, detail=detail)
 
     if (simple := _simple_elements(text)) is not None:
-        return simple
+        return simple, 1
     if _BOUNDS.match(text):
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "array bounds are not supported",
-            hint="Omit the bounds: subscripts begin at 1.",
-        )
+        raise no_bounds()
     body = text.strip(_SPACE)
     if not body.startswith("{"):
         raise malformed('Array value must start with "{" or dimension information.')
-    if body[1:].lstrip(_SPACE).startswith("{"):
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "arrays of more than one dimension are not supported",
-            hint="Nest the arrays in a jsonb.",
-        )
-    if (empty := re.match(r"\{[ \t\n\v\f\r]*\}", body)) is not None:
-        if empty.end() != len(body):
-            raise malformed("Junk after closing right brace.")
-        return []
-    elements: list[str | None] = []
+    whole: list[Any] = []
+    open_lists = [whole]
+    lengths: dict[int, int] = {}  # by the level of nesting
+    depths: set[int] = set()  # of the elements
+    last = (
+        "{"  # the last mark: `{`, `}`, `q` and `e` for elements with and without quotes, `,` after one, `;` after `}`
+    )
     position = 1
-    while True:
-        match = _ELEMENT.match(body, position)
-        assert match is not None  # the second alternative also matches the empty text
-        quoted, plain = match.groups()
-        position = match.end()
-        if position >= len(body):
+    while open_lists:
+        match = _MARK.match(body, position)
+        if match is None:
+            rest = body[position:].lstrip(_SPACE)
+            if rest and last not in "{," and not (last == "e" and rest[0] == "\\"):
+                raise malformed("Unexpected array element." if rest[0] == '"' else 'Unexpected "\\" character.')
             raise malformed("Unexpected end of input.")
-        mark = body[position]
-        if mark not in ",}":
-            ended = mark == '"' and quoted is None and not plain.strip(_SPACE)
-            raise malformed("Unexpected end of input." if ended else "Unexpected array element.")
-        if quoted is not None:
-            inner = quoted[1:-1]
-            elements.append(re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL) if "\\" in inner else inner)
-        elif not plain.strip(_SPACE):
-            raise malformed(f'Unexpected "{mark}" character.')
+        quoted, mark, plain = match.groups()
+        position = match.end()
+        level = len(open_lists)
+        if mark == "{":
+            if last not in "{;":
+                raise malformed('Unexpected "{" character.')
+            if level >= DIMENSIONS_MAX:
+                raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(level + 1))
+            inner: list[Any] = []
+            open_lists[-1].append(inner)
+            open_lists.append(inner)
+            last = "{"
+        elif mark == "}":
+            if last not in "}eq" and not (level == 1 and last == "{"):
+                raise malformed('Unexpected "}" character.')
+            if lengths.setdefault(level, len(open_lists[-1])) != len(open_lists[-1]):
+                raise malformed(_UNEQUAL)
+            open_lists.pop()
+            last = "}"
+        elif mark == ",":
+            if last not in "}eq":
+                raise malformed('Unexpected "," character.')
+            last = ";" if last == "}" else ","
         else:
-            elements.append(None if plain.strip(_SPACE).lower() == "null" else _unescaped(plain))
-        position += 1
-        if mark == "}":
-            break
+            if last not in "{,":
+                escape = plain is not None and plain.startswith("\\")
+                raise malformed('Unexpected "\\" character.' if escape else "Unexpected array element.")
+            depths.add(level)
+            open_lists[-1].append(_element_text(quoted, plain))
+            last = "q" if plain is None else "e"
     if position != len(body):
         raise malformed("Junk after closing right brace.")
-    return elements
+    if len(depths) > 1:
+        raise malformed(_UNEQUAL)
+    return whole, max(depths, default=1)
+
+
+ELEMENTS_MAX = (1 << 27) - 1
+_UNEQUAL = "Multidimensional arrays must have sub-arrays with matching dimensions."
+
+
+def no_bounds() -> PgError:
+    """Error 0A000 for an array whose subscripts do not begin at 1."""
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED, "array bounds are not supported", hint="Omit the bounds: subscripts begin at 1."
+    )
+
+
+def _element_text(quoted: str | None, plain: str) -> str | None:
+    """The text of an element in an array's text. Without quotes, `NULL` is NULL."""
+    if quoted is not None:
+        inner = quoted[1:-1]
+        return re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL) if "\\" in inner else inner
+    return None if plain.strip(_SPACE).lower() == "null" else _unescaped(plain)
 
 
 def _simple_elements(text: str) -> list[str | None] | None:
@@ -494,7 +539,7 @@ class _Binary:
 
 def _receive(type: PgType, reader: _Binary) -> Any:
     if type.element is not None:
-        return _receive_array(type.element, reader)
+        return _receive_array(type, type.element, reader)
     name = type.name
     if name in _STRUCTS:
         return reader.unpack(_STRUCTS[name])[0]
@@ -564,8 +609,20 @@ def _receive_numeric(type: PgType, reader: _Binary) -> Decimal:
     return fitted_numeric(type, value.copy_negate() if sign else value)
 
 
-def _receive_array(element: PgType, reader: _Binary) -> list[Any]:
+def binary_dimensions(data: bytes) -> int:
+    """The number of dimensions of an array in binary format; 0 for an empty array, and for what is no array."""
+    if len(data) < 12:
+        return 0
+    dimensions = int.from_bytes(data[:4], "big")
+    return dimensions if dimensions <= DIMENSIONS_MAX else 0
+
+
+def _receive_array(type: PgType, element: PgType, reader: _Binary) -> list[Any]:
     dimensions, flags, oid = reader.unpack(">iii")
+    if dimensions < 0:
+        raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, f"invalid number of dimensions: {dimensions}")
+    if dimensions > DIMENSIONS_MAX:
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(dimensions))
     if flags not in (0, 1):
         raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, "invalid array flags")
     if oid != element.oid:
@@ -575,19 +632,22 @@ def _receive_array(element: PgType, reader: _Binary) -> list[Any]:
             f"binary data has array element type {oid} ({given.base_display if given else '???'}) "
             f"instead of expected {element.oid} ({element.base_display})",
         )
-    if dimensions == 0:
+    bounds = [reader.unpack(">ii") for _ in range(dimensions)]
+    lengths = [length for length, _ in bounds]
+    if (negative := next((length for length in lengths if length < 0), None)) is not None:
+        raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, f"invalid number of elements: {negative}")
+    count = math.prod(lengths) if lengths else 0
+    if count > ELEMENTS_MAX:
+        message = f"array size exceeds the maximum allowed ({ELEMENTS_MAX})"
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+    if not count:
         return []
-    if dimensions != 1:
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "arrays of more than one dimension are not supported",
-            hint="Nest the arrays in a jsonb.",
-        )
-    count, _ = reader.unpack(">ii")
-    if count < 0:
-        raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, f"invalid number of elements: {count}")
+    if any(lower != 1 for _, lower in bounds):
+        raise no_bounds()
+    if dimensions != type.dimensions:
+        raise wrong_dimensions(dimensions, type)
     values: list[Any] = []
     for _ in range(count):
         (length,) = reader.unpack(">i")
         values.append(None if length == -1 else parse_binary(element, reader.take(length)))
-    return values
+    return nested(values, lengths)

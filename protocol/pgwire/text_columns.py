@@ -182,7 +182,8 @@ def text_column(type: PgType, style: OutputStyle) -> TextColumn:
     if type in (INT2VECTOR, OIDVECTOR):
         return _vector_text
     if type.element is not None:
-        return partial(_array_text, type.element.name not in _NEVER_QUOTED, text_column(type.element, style))
+        quotes = type.dimensions == 1 and type.element.name not in _NEVER_QUOTED
+        return partial(_array_text, quotes, text_column(type.item, style))
     if type.name == "timestamptz":
         return partial(_timestamptz_text, style)
     if type.name in ("date", "timestamp") and style.dates[0] != "ISO":

@@ -24,6 +24,7 @@ Representation of values in Arrow, and as Python scalars for single values (para
 | record with `fields`     | struct<f0, f1, ...>     | tuple                                           |
 | enumerated types         | string                  | str, the position (see `enums`)                 |
 | T[]                      | list<T>                 | list                                            |
+| T[][], ...               | list<list<T>>, ...      | list of lists of equal length; empty only as [] |
 
 A bare `numeric` has no declared precision or scale. Because Arrow needs one scale per column, it has an internal scale
 (18 for columns, 0 for a sum of bigints, 16 for an average, ...) and 38 digits.
@@ -43,6 +44,7 @@ from protocol.pgwire.enums import PREFIX, Enum, parse_enum
 
 BARE_NUMERIC_SCALE = 18
 NUMERIC_PRECISION_MAX = 38
+DIMENSIONS_MAX = 6
 INTERVAL_FULL_RANGE = 0x7FFF  # of the modifier of interval(n): any fields
 SECOND_DIGITS_MAX = 6
 NETWORK_TYPES = frozenset(("inet", "cidr", "macaddr", "macaddr8"))
@@ -55,9 +57,10 @@ class PgType:
 
     `length` is n of varchar(n) and char(n), and of timestamp(n) and the other types with seconds. `precision` is p of
     numeric(p, s), None when bare; `scale` is the scale that Arrow uses, set for every numeric. `element` is set for
-    arrays only. `enum` is set for enumerated types only; their `name` contains the id, so that it is unique. `fields`
-    has the names and types of a row that a query computes with. A result has the text of a row instead; `sent` has the
-    types of its fields, from which the binary format is made.
+    arrays only: the type of their elements, which are no arrays; `item` is the type of the values in the list that an
+    array of several `dimensions` is. `enum` is set for enumerated types only; their `name` contains the id, so that it
+    is unique. `fields` has the names and types of a row that a query computes with. A result has the text of a row
+    instead; `sent` has the types of its fields, from which the binary format is made.
     """
 
     name: str
@@ -70,6 +73,7 @@ class PgType:
     enum: Enum | None = None
     fields: tuple[tuple[str, PgType], ...] | None = None
     sent: tuple[PgType, ...] | None = None
+    dimensions: int = 1
 
     def __eq__(self, other: object) -> bool:
         """Equality of all fields. Faster than a dataclass's for identical objects, which are the common case."""
@@ -82,13 +86,13 @@ class PgType:
             and self.oid == other.oid
             and (self.size, self.length, self.precision, self.scale, self.element, self.enum)
             == (other.size, other.length, other.precision, other.scale, other.element, other.enum)
-            and (self.fields, self.sent) == (other.fields, other.sent)
+            and (self.fields, self.sent, self.dimensions) == (other.fields, other.sent, other.dimensions)
         )
 
     def __str__(self) -> str:
         """The spelling that the catalog stores and that `parse_type` parses."""
         if self.element is not None:
-            return f"{self.element}[]"
+            return f"{self.element}{'[]' * self.dimensions}"
         if self.enum is not None:
             return str(self.enum)
         if self.length is not None:
@@ -106,7 +110,10 @@ class PgType:
 
     @property
     def display(self) -> str:
-        """The spelling of PostgreSQL's format_type(), as error messages and SHOW COLUMNS use it."""
+        """The spelling of PostgreSQL's format_type(), as error messages and SHOW COLUMNS use it.
+
+        It does not contain the number of dimensions.
+        """
         if self.element is not None:
             return f"{self.element.display}[]"
         if self.enum is not None:
@@ -120,6 +127,11 @@ class PgType:
         return name
 
     @property
+    def declaration(self) -> str:
+        """`display` with the number of dimensions, as in a definition of a column."""
+        return self.display + "[]" * (self.dimensions - 1)
+
+    @property
     def base_display(self) -> str:
         """`display` without modifiers, as in "cannot cast type ..." and "invalid input syntax for type ..."."""
         return self.without_modifiers.display
@@ -129,10 +141,16 @@ class PgType:
         if self.element is None and self.length is None and self.precision is None:
             return self
         if self.element is not None:
-            return array_of(self.element.without_modifiers)
+            return array_of(self.element.without_modifiers, self.dimensions)
         if self.name == "numeric":
             return replace(self, precision=None)
         return replace(self, length=None)
+
+    @property
+    def item(self) -> PgType:
+        """The type of the values in the list that is an array: that of an array of two dimensions is an array."""
+        assert self.element is not None
+        return self.element if self.dimensions == 1 else replace(self, dimensions=self.dimensions - 1)
 
     @property
     def representation(self) -> str:
@@ -262,10 +280,15 @@ def scalar(name: str) -> PgType:
     return PgType(name, oid, size, scale=BARE_NUMERIC_SCALE if name == "numeric" else None)
 
 
-def array_of(element: PgType) -> PgType:
-    """The one-dimensional array type of `element`. KeyError if there is none."""
+def array_of(element: PgType, dimensions: int = 1) -> PgType:
+    """The type of arrays of `element`. KeyError if there is none."""
     oid = element.enum.array_oid if element.enum is not None else _ARRAY_OIDS[element.name]
-    return PgType(f"_{element.name}", oid, -1, element=element)
+    return PgType(f"_{element.name}", oid, -1, element=element, dimensions=dimensions)
+
+
+def with_dimensions(type: PgType, dimensions: int) -> PgType:
+    """The type of arrays with the same elements and this number of dimensions. A type that is no array is unchanged."""
+    return type if type.element is None or type.dimensions == dimensions else replace(type, dimensions=dimensions)
 
 
 def enum_type(enum: Enum) -> PgType:
@@ -346,15 +369,19 @@ def parse_type(spelling: str) -> PgType:
 
 @lru_cache(4_096)
 def _stored_enum(spelling: str) -> PgType:
-    scalar = enum_type(parse_enum(spelling.removesuffix("[]")))
-    return array_of(scalar) if spelling.endswith("[]") else scalar
+    dimensions = 0
+    while spelling.endswith("[]"):
+        spelling = spelling.removesuffix("[]")
+        dimensions += 1
+    scalar = enum_type(parse_enum(spelling))
+    return array_of(scalar, dimensions) if dimensions else scalar
 
 
 @lru_cache(4_096)  # of texts of clients, such as those of to_regtype()
 def named_type(spelling: str) -> PgType:
     """Parses `int4`, `integer`, `numeric(10,2)`, `varchar(20)[]`, `_int4`, `timestamp with time zone`, ...
 
-    ValueError for an unknown name, a modifier out of range, or more than one dimension; its text is the message.
+    ValueError for an unknown name, a modifier out of range, or too many dimensions; its text is the message.
     """
     if len(spelling) > SPELLING_MAX:
         raise ValueError(f'type "{spelling}" does not exist')
@@ -363,8 +390,9 @@ def named_type(spelling: str) -> PgType:
         raise ValueError(f'type "{spelling}" does not exist')
     name, first, second, rest, dimensions = match.groups()
     name = re.sub(r"\s+", " ", f"{name} {rest or ''}".strip())
-    if dimensions.count("[") > 1:
-        raise ValueError("arrays of more than one dimension are not supported")
+    count = dimensions.count("[")
+    if count > DIMENSIONS_MAX:
+        raise ValueError(too_many_dimensions(count))
     alias = _ALIASES.get(name, name)
     if alias == "numeric(*,0)":
         result = MZ_TIMESTAMP
@@ -374,7 +402,12 @@ def named_type(spelling: str) -> PgType:
         result = array_of(scalar(alias[1:]))  # the name that pg_type has for an array type
     else:
         raise ValueError(f'type "{name}" does not exist')
-    return array_of(result) if dimensions else result
+    return array_of(result, count) if dimensions else result
+
+
+def too_many_dimensions(count: int) -> str:
+    """The message of the error 54000 for an array of more than DIMENSIONS_MAX dimensions."""
+    return f"number of array dimensions ({count}) exceeds the maximum allowed ({DIMENSIONS_MAX})"
 
 
 def _modified(base: PgType, spelled: str, first: str | None, second: str | None) -> PgType:
@@ -409,7 +442,7 @@ def _modified(base: PgType, spelled: str, first: str | None, second: str | None)
 @lru_cache(10_000)
 def _arrow(type: PgType) -> pa.DataType:
     if type.element is not None:
-        return pa.list_(type.element.arrow)
+        return pa.list_(type.item.arrow)
     if type.name == "numeric":
         return pa.decimal128(type.precision or NUMERIC_PRECISION_MAX, type.scale or 0)
     if type.fields is not None:

@@ -10,15 +10,13 @@ import pyarrow as pa
 from catalog.ids import types_in
 from catalog.objects.columns import Column
 from protocol.pgwire.enums import Enum
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import TEXT, PgType, array_of, parse_type
 
 
 def text_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     """The columns with text in place of enumerated types."""
     return tuple(
-        replace(column, type="text[]" if parse_type(column.type).element is not None else "text")
-        if types_in(column.type)
-        else column
+        replace(column, type=str(_text_type(parse_type(column.type)))) if types_in(column.type) else column
         for column in columns
     )
 
@@ -32,9 +30,12 @@ def with_labels(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
             assert enum is not None
             found = rows.column(number)
             chunks = [_labels(enum, chunk) for chunk in found.chunks]
-            text = pa.list_(pa.string()) if type.element is not None else pa.string()
-            rows = rows.set_column(number, rows.schema.names[number], pa.chunked_array(chunks, text))
+            rows = rows.set_column(number, rows.schema.names[number], pa.chunked_array(chunks, _text_type(type).arrow))
     return rows
+
+
+def _text_type(type: PgType) -> PgType:
+    return TEXT if type.element is None else array_of(TEXT, type.dimensions)
 
 
 def _labels(enum: Enum, positions: pa.Array) -> pa.Array:
@@ -42,4 +43,4 @@ def _labels(enum: Enum, positions: pa.Array) -> pa.Array:
         return enum.label_column(positions)
     whole = pa.concat_arrays([positions])  # without an offset, which `mask` requires
     mask = whole.is_null() if whole.null_count else None
-    return pa.ListArray.from_arrays(whole.offsets, enum.label_column(whole.values), mask=mask)
+    return pa.ListArray.from_arrays(whole.offsets, _labels(enum, whole.values), mask=mask)

@@ -65,8 +65,9 @@ def with_enum(state: CatalogState, item: EnumType) -> CatalogState:
     def retyped(column: Column) -> Column:
         if item.id not in types_in(column.type):
             return column
-        is_array = parse_type(column.type).element is not None
-        return replace(column, type=str(array_of(scalar) if is_array else scalar))
+        before = parse_type(column.type)
+        is_array = before.element is not None
+        return replace(column, type=str(array_of(scalar, before.dimensions) if is_array else scalar))
 
     relations = [relation for relation in state.items_of(Relation) if item.id in relation.depends_on]
     domains = [domain for domain in state.items_of(Domain) if item.id in types_in(domain.base)]

@@ -42,6 +42,7 @@ class Attribute:
     default: str | None = None
     identity: str = ""
     generated: str = ""
+    dimensions: int = 1
 
 
 def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
@@ -62,7 +63,13 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
     assert isinstance(item, Relation)
     return [
         Attribute(
-            c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default, c.identity, c.generated
+            c.name,
+            *column_type(c),
+            c.nullable or isinstance(item, DerivedRelation),
+            c.default,
+            c.identity,
+            c.generated,
+            parse_type(c.type).dimensions,
         )
         for c in item.columns
     ]
@@ -183,7 +190,7 @@ def _attribute(
         "attnum": number,
         "attcacheoff": -1,
         "atttypmod": attribute.modifier,
-        "attndims": 1 if type["typcategory"] == "A" and not indexed else 0,
+        "attndims": attribute.dimensions if type["typcategory"] == "A" and not indexed else 0,
         "attbyval": type["typbyval"],
         "attalign": type["typalign"],
         "attstorage": type["typstorage"],

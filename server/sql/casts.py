@@ -278,7 +278,7 @@ def text_form(type: PgType, value: Any) -> str:
         case "numeric":
             return numeric_text(type, value)
         case "_numeric" if type.element is not None:
-            texts = ("NULL" if item is None else numeric_text(type.element, item) for item in value)
+            texts = ("NULL" if item is None else text_form(type.item, item) for item in value)
             return "{" + ",".join(texts) + "}"
         case "text" | "varchar" | "bpchar" | "json" | "jsonb" | "uuid" | "record":
             return str(value)
@@ -363,7 +363,9 @@ def _time_of(us: int) -> int | None:
 def find_cast(source: PgType, target: PgType) -> CastRule | None:
     """The rule for a cast between two types, ignoring modifiers; None if PostgreSQL has no such cast."""
     if source.element is not None and target.element is not None:
-        return _array_cast(find_cast(source.element, target.element), source.element, target.element)
+        if source.dimensions != target.dimensions:
+            return None
+        return _array_cast(find_cast(source.item, target.item), source.item, target.item)
     if source.name == target.name:
         return CastRule(_I, _same, "{0}")
     if source.name in _STRINGS and target.name in _STRINGS:
@@ -444,7 +446,7 @@ def modify(value: Any, type: PgType, *, assignment: bool = False) -> Any:
     if type.name == "numeric":
         return fitted_numeric(type, value)
     if type.element is not None and (type.element.length is not None or type.element.precision is not None):
-        return [modify(item, type.element, assignment=assignment) for item in value]
+        return [modify(item, type.item, assignment=assignment) for item in value]
     return value
 
 
@@ -480,7 +482,7 @@ def has_fitted_elements(type: PgType) -> bool:
 def resulting_type(source: PgType, target: PgType) -> PgType:
     """The type of a cast from `source` to `target`. A bare numeric as target gets the scale of the source."""
     if target.element is not None and source.element is not None:
-        return array_of(resulting_type(source.element, target.element))
+        return array_of(resulting_type(source.element, target.element), source.dimensions)
     if target.name == "numeric" and target.precision is None:
         if source.name == "numeric":
             return replace(source, precision=None)

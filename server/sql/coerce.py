@@ -8,10 +8,12 @@ from decimal import Decimal
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
-from protocol.pgwire.scalars import parse_text, too_many_digits
+from protocol.pgwire.nested_lists import flattened, wrong_dimensions
+from protocol.pgwire.scalars import literal_dimensions, parse_text, too_many_digits
 from protocol.pgwire.types import (
     ANY_NUMERIC,
     DATE,
+    DIMENSIONS_MAX,
     INT4,
     INT8,
     NUMERIC,
@@ -24,6 +26,8 @@ from protocol.pgwire.types import (
     bare_numeric,
     is_row,
     returned_type,
+    too_many_dimensions,
+    with_dimensions,
 )
 from protocol.pgwire.types import NUMERIC_PRECISION_MAX as MAX
 from server.sql.casts import (
@@ -40,6 +44,7 @@ from server.sql.casts import (
 from server.sql.expressions import Array, Call, Cast, Expression, Literal, Parameter, SessionValue
 from server.sql.functions.records import TEXT_OF_ROW, TEXT_OF_ROWS
 from server.sql.functions.resolve import category, is_preferred, resolve_operator
+from server.sql.functions.syntax import JOINED, UNEQUAL_ARRAYS
 
 INT4_MAX, INT8_MAX = (1 << 31) - 1, (1 << 63) - 1
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
@@ -68,6 +73,8 @@ class Coercer:
         self.parameters = list(parameters or ())
         self.timezone = timezone
         self.input_style = style
+        self.value_dimensions: dict[int, int] = {}
+        """The number of dimensions of parameters' values, by the index of the parameter, if the values are known."""
         self.inside_view = 0
         """The nesting depth in texts of the catalog: those of views, defaults and rules."""
 
@@ -88,6 +95,7 @@ class Coercer:
         """
         if expression.type == UNKNOWN:
             return self._unknown(expression, _wanted(expression, target), context, position)
+        expression = self._with_dimensions(expression, target, position)
         source = expression.type
         if source.without_modifiers == target.without_modifiers and (not has_modifiers(target) or source == target):
             return expression
@@ -98,6 +106,35 @@ class Coercer:
         if source.name == target.name and source.name != "_varchar" and not has_modifiers(target):
             return expression
         return self.cast(expression, rule, result, context is ASSIGNMENT)
+
+    def fitting(self, expression: Expression, target: PgType) -> PgType:
+        """`target`, with the number of dimensions that the value of the expression has, if it is an array."""
+        if target.element is None or _is_empty(expression):
+            return target
+        if expression.type.element is not None:
+            return with_dimensions(target, expression.type.dimensions)
+        if isinstance(expression, Literal) and expression.type == UNKNOWN:
+            return with_dimensions(target, literal_dimensions(expression.value) or target.dimensions)
+        if isinstance(expression, Parameter) and expression.index in self.value_dimensions:
+            return with_dimensions(target, self.value_dimensions[expression.index])
+        return target
+
+    def _with_dimensions(self, expression: Expression, target: PgType, position: int | None) -> Expression:
+        """The expression with the target's number of dimensions. 0A000 if it has another one.
+
+        An empty array has any. That of a parameter is known only if its value is.
+        """
+        source = expression.type
+        if source.element is None or target.element is None or source.dimensions == target.dimensions:
+            return expression
+        if isinstance(expression, Literal) and _is_empty(expression):
+            return replace(expression, type=with_dimensions(source, target.dimensions))
+        if isinstance(expression, Parameter) and expression.index not in self.value_dimensions:
+            type = self.parameters[expression.index] = with_dimensions(source, target.dimensions)
+            return replace(expression, type=type)
+        error = wrong_dimensions(source.dimensions, target)
+        error.position = getattr(expression, "position", None) or position
+        raise error
 
     def cast(self, expression: Expression, rule: CastRule, target: PgType, assignment: bool = False) -> Expression:
         """A Literal with the cast value if the operand is a literal, otherwise a Cast node. Raises as `check_zone`."""
@@ -163,7 +200,7 @@ class Coercer:
         if isinstance(expression, Literal):
             return self._literal(expression, target, context, position)
         if isinstance(expression, Parameter):
-            base = target.without_modifiers
+            base = self.fitting(expression, target.without_modifiers)
             known = self.parameters[expression.index]
             if known is None:
                 self.parameters[expression.index] = base
@@ -175,7 +212,7 @@ class Coercer:
                     position=expression.position,
                 )
             typed = replace(expression, type=base)
-            return self.coerce(typed, target, context, position) if has_modifiers(target) else typed
+            return typed if base == target else self.coerce(typed, target, context, position)
         # an untyped column of a subquery; PostgreSQL would make it text
         raise cannot_cast(UNKNOWN, target, position)
 
@@ -238,7 +275,7 @@ class Coercer:
         `what` is the start of the message: `CASE types integer and text cannot be matched`.
         Source: PostgreSQL's select_common_type.
         """
-        types = [e.type for e in expressions]
+        types = _of_same_dimensions(expressions)
         known = [t for t in types if t != UNKNOWN]
         if not known:
             return TEXT
@@ -249,10 +286,10 @@ class Coercer:
             return known[0] if len(known) == len(types) else known[0].without_modifiers
         chosen = known[0].without_modifiers
         last = None
-        for expression in expressions:
-            if expression.type is last:  # makes long lists of equal types cheap
+        for expression, given in zip(expressions, types, strict=True):
+            if given is last:  # makes long lists of equal types cheap
                 continue
-            last = expression.type
+            last = given
             type = last.without_modifiers
             if type == UNKNOWN:
                 continue
@@ -275,7 +312,8 @@ class Coercer:
         if inner.name != "numeric":
             return chosen
         scale = max(((t.element or t).scale or 0) for t in types)
-        return array_of(bare_numeric(scale)) if chosen.element is not None else bare_numeric(scale)
+        number = bare_numeric(scale)
+        return number if chosen.element is None else array_of(number, chosen.dimensions)
 
     def to_common(
         self, expressions: Sequence[Expression], what: str, position: int | None = None
@@ -302,9 +340,56 @@ class Coercer:
         """The expression as text if its type is still unknown, otherwise unchanged."""
         return self.coerce(expression, TEXT) if expression.type == UNKNOWN else expression
 
-    def array(self, elements: Sequence[Expression], position: int | None) -> Array:
-        common, coerced = self.to_common(elements, "ARRAY", position)
-        return Array(tuple(coerced), array_of(common))
+    def array(self, elements: Sequence[Expression], position: int | None) -> Array | Call:
+        """ARRAY[elements] of their common type; of arrays, an array of one dimension more."""
+        check_dimensions(elements)
+        return array_of_items(*self.to_common(elements, "ARRAY", position), position)
+
+
+def array_of_items(common: PgType, items: Sequence[Expression], position: int | None) -> Array | Call:
+    """An array of items of type `common`. 54000 if it has too many dimensions, 0A000 for arrays of rows."""
+    if common.element is None:
+        return Array(tuple(items), array_of(common))
+    count = common.dimensions + 1
+    if count > DIMENSIONS_MAX:
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(count), position=position)
+    if is_row(common):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "an array of rows of more than one dimension is not supported",
+            hint="Nest the rows in a jsonb, as jsonb_build_array(...).",
+            position=position,
+        )
+    type = with_dimensions(common, count)
+    return Call(JOINED, (Array(tuple(items), type),), type, False)
+
+
+def check_dimensions(arrays: Sequence[Expression]) -> None:
+    """2202E if the elements of ARRAY[...] are arrays of different numbers of dimensions."""
+    counts = {array.type.dimensions for array in arrays if array.type.element is not None and not _is_empty(array)}
+    if len(counts) > 1:
+        raise PgError(SqlState.ARRAY_SUBSCRIPT_ERROR, UNEQUAL_ARRAYS)
+
+
+def _is_empty(expression: Expression) -> bool:
+    """Whether it is NULL or an empty array, which has any number of dimensions."""
+    return isinstance(expression, Literal) and (expression.value is None or expression.value == [])
+
+
+def _of_same_dimensions(expressions: Sequence[Expression]) -> list[PgType]:
+    """The types of the expressions, with the number of dimensions that the values which are arrays have."""
+    types = [expression.type for expression in expressions]
+    if all(type.dimensions == 1 for type in types):
+        return types
+    count = common_dimensions(expressions)
+    return [with_dimensions(type, count) for type in types]
+
+
+def common_dimensions(expressions: Sequence[Expression]) -> int:
+    """The number of dimensions of the first array among the expressions that is not empty; 0 if none is an array."""
+    arrays = [expression for expression in expressions if expression.type.element is not None]
+    filled = next((array for array in arrays if not _is_empty(array)), arrays[0] if arrays else None)
+    return 0 if filled is None else filled.type.dimensions
 
 
 def _word(literal: Literal) -> str:
@@ -316,7 +401,7 @@ def _wanted(unknown: Expression, target: PgType) -> PgType:
     is_null = isinstance(unknown, Literal) and unknown.value is None
     if is_null or (target.element or target).name != "numeric" or has_modifiers(target):
         return target
-    return NUMERIC if target.element is None else array_of(NUMERIC)
+    return NUMERIC if target.element is None else array_of(NUMERIC, target.dimensions)
 
 
 def check_same_rows(types: Sequence[PgType]) -> None:
@@ -355,8 +440,9 @@ def check_digits(literal: Literal) -> None:
     This is checked only after binding, because such a literal may be converted to another type first: `1e300` can be
     added to a double precision.
     """
-    for value in literal.value if isinstance(literal.value, list) else (literal.value,):
-        if isinstance(value, Decimal) and (value.adjusted() >= MAX or int(value.as_tuple().exponent) < -MAX):
+    value = literal.value
+    for number in flattened(value, literal.type.dimensions) if isinstance(value, list) else (value,):
+        if isinstance(number, Decimal) and (number.adjusted() >= MAX or int(number.as_tuple().exponent) < -MAX):
             error = too_many_digits()
             error.position = literal.position
             raise error

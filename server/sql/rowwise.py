@@ -216,7 +216,11 @@ class _Extraction:
     def _constant(self, node: Constant) -> Expression:
         type = node.type
         scalar = type.element or type
-        if scalar.representation not in _TYPES or (type.element is not None and scalar.name == "numeric"):
+        if (
+            type.dimensions > 1
+            or scalar.representation not in _TYPES
+            or (type.element is not None and scalar.name == "numeric")
+        ):
             return node
         if isinstance(node, Literal) and (node.value is None or type.name == "bool"):
             return node  # the optimizer uses these

@@ -62,7 +62,7 @@ def dropped(column: Column) -> Change:
 
 def _type_name(spelling: str) -> str:
     type = parse_type(spelling)
-    return sql_name(type) if (type.element or type).enum is not None else type.base_display
+    return sql_name(type) if (type.element or type).enum is not None else type.without_modifiers.declaration
 
 
 def unchanged(exposed: Exposed) -> Exposed:

@@ -60,7 +60,7 @@ def resolved(
     if named.is_array and isinstance(item, Domain):
         raise array_of_domain(item, named.position)
     scalar = type_of_item(state, item)
-    return (array_of(scalar) if named.is_array else scalar), item
+    return (array_of(scalar, named.dimensions) if named.is_array else scalar), item
 
 
 def array_of_domain(item: Domain, position: int | None) -> PgError:
@@ -100,7 +100,7 @@ def sql_name(type: PgType) -> str:
     if scalar.enum is None:
         return str(type)
     name = by_id(ObjectId(scalar.enum.id))
-    return f"{name}[]" if type.element is not None else name
+    return name + "[]" * (0 if type.element is None else type.dimensions)
 
 
 def by_id(id: ObjectId, name: str | None = None) -> str:

@@ -38,7 +38,11 @@ NUMERICS = (
     MZ_TIMESTAMP,
 )
 ELEMENTS = (*SCALAR_TYPES, *NUMERICS, parse_type("varchar(7)"))
-TYPES = (*ELEMENTS, *(array_of(element) for element in ELEMENTS))
+TYPES = (
+    *ELEMENTS,
+    *(array_of(element) for element in ELEMENTS),
+    *(array_of(parse_type(name), dimensions) for name in ("int4", "text", "numeric(10,2)") for dimensions in (2, 3)),
+)
 
 # The bytes that COPY, arrays or quoting treat specially, and some that they must not change.
 CHARACTERS = st.sampled_from([*"abNULnul\\\t\n\r\b\f\v\x01\x7f\"'{}, .|;é€😀"])
@@ -99,12 +103,25 @@ def decimals(type: PgType) -> st.SearchStrategy[Decimal]:
 def values(type: PgType) -> st.SearchStrategy[Any]:
     """Scalars of the type, with its extreme values and without None."""
     if type.element is not None:
-        return st.lists(st.none() | values(type.element), max_size=4)
+        return arrays(type) if type.dimensions > 1 else st.lists(st.none() | values(type.element), max_size=4)
     if type.name == "numeric":
         return decimals(type)
     if type.length is not None:
         return st.text(CHARACTERS, max_size=type.length)
     return _VALUES[type.name]
+
+
+@st.composite
+def arrays(draw: st.DrawFn, type: PgType) -> list[Any]:
+    """An array of several dimensions, or an empty one."""
+    lengths = draw(st.just([]) | st.lists(st.integers(1, 3), min_size=type.dimensions, max_size=type.dimensions))
+
+    def part(lengths: list[int]) -> Any:
+        return [part(lengths[1:]) for _ in range(lengths[0])] if lengths else draw(st.none() | values(scalar))
+
+    scalar = type.element
+    assert scalar is not None
+    return part(lengths) if lengths else []  # type: ignore[no-any-return]
 
 
 def instants(low: int) -> st.SearchStrategy[int]:

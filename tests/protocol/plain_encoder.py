@@ -29,7 +29,8 @@ EPOCH = datetime(1970, 1, 1)
 
 def text(type: PgType, value: Any, style: OutputStyle) -> str:
     if type.element is not None:
-        return "{" + ",".join(element(type.element, item, style) for item in value) + "}"
+        shown = element if type.dimensions == 1 else text
+        return "{" + ",".join(shown(type.item, item, style) for item in value) + "}"
     name = type.name
     if name == "bool":
         return "t" if value else "f"
@@ -192,9 +193,13 @@ def interval_text(months: int, days: int, ns: int) -> str:
 
 def binary(type: PgType, value: Any) -> bytes:
     if type.element is not None:
-        head = struct.pack(">iii", bool(value), None in value, type.element.oid)
-        bounds = struct.pack(">ii", len(value), 1) if value else b""
-        return head + bounds + b"".join(sized(None if v is None else binary(type.element, v)) for v in value)
+        lengths, items = [len(value)], value
+        for _ in range(type.dimensions - 1):
+            lengths.append(len(items[0]) if items else 0)
+            items = [item for part in items for item in part]
+        head = struct.pack(">iii", type.dimensions if items else 0, None in items, type.element.oid)
+        bounds = b"".join(struct.pack(">ii", length, 1) for length in lengths) if items else b""
+        return head + bounds + b"".join(sized(None if v is None else binary(type.element, v)) for v in items)
     name = type.name
     if name in ("int2", "int4", "int8", "float4", "float8", "time"):
         format = {"int2": "h", "int4": "i", "int8": "q", "float4": "f", "float8": "d", "time": "q"}[name]

@@ -24,7 +24,7 @@ def plain(type: PgType, value: Any, style: OutputStyle) -> Any:
     if value is None:
         return None
     if type.element is not None and type not in (INT2VECTOR, OIDVECTOR):
-        return [plain(type.element, item, style) for item in value]
+        return [plain(type.item, item, style) for item in value]
     if type.name == "bool":
         return bool(value)
     if type.name in ("int2", "int4", "oid"):

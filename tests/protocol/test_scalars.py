@@ -193,7 +193,13 @@ def test_refused_values_have_a_hint_in_both_formats(type: PgType, text: str, dat
         (NUMERIC, bytes.fromhex("000000000000ffff"), "22P03", 'invalid scale in external "numeric" value'),
         (NUMERIC, bytes.fromhex("00017fff000000000001"), "22003", "numeric field overflow"),
         (array_of(INT4), bytes.fromhex("000000010000000000000019" + "0000000000000001"), "42804", None),
-        (array_of(INT4), bytes.fromhex("000000020000000000000017"), "0A000", None),
+        (array_of(INT4), bytes.fromhex("000000020000000000000017" + "0000000100000001" * 2), "0A000", None),
+        (array_of(INT4, 2), bytes.fromhex("000000010000000000000017" + "0000000100000001"), "0A000", None),
+        (array_of(INT4), bytes.fromhex("000000010000000000000017" + "0000000100000000"), "0A000", None),
+        (array_of(INT4, 2), bytes.fromhex("000000020000000000000017" + "0000000100000001"), "08P01", None),
+        (array_of(INT4), bytes.fromhex("000000070000000000000017"), "54000", None),
+        (array_of(INT4, 2), bytes.fromhex("000000020000000000000017" + "7fffffff00000001" * 2), "54000", None),
+        (array_of(INT4), bytes.fromhex("ffffffff0000000000000017"), "22P03", "invalid number of dimensions: -1"),
     ],
 )
 def test_malformed_binary(type: PgType, data: bytes, sqlstate: str | None, message: str | None) -> None:

@@ -20,9 +20,9 @@ import pytest
 from psycopg.pq.abc import PGresult
 
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.scalars import format_text, parse_binary
+from protocol.pgwire.scalars import binary_dimensions, format_text, parse_binary
 from protocol.pgwire.text_columns import OutputStyle
-from protocol.pgwire.types import BY_OID, PgType
+from protocol.pgwire.types import BY_OID, PgType, with_dimensions
 from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import definition_text
@@ -218,6 +218,8 @@ def sent(connection: psycopg.Connection, statement: Statement, *, binary: bool) 
 
 def in_text(type: PgType, data: bytes, style: OutputStyle) -> str:
     """A binary value as text; a numeric with the number of decimals that was sent."""
+    if type.element is not None:
+        type = with_dimensions(type, max(binary_dimensions(data), 1))
     value = parse_binary(type, data)
     return f"{value:f}" if type.name == "numeric" else format_text(type, value, style)
 

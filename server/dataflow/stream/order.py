@@ -83,6 +83,12 @@ def _comparable(value: Any) -> Any:
     """A Python value that compares as in PostgreSQL: in an array NULL is greatest, a month has 30 days."""
     if isinstance(value, pa.MonthDayNano):
         return ((value.months * 30 + value.days) * 86_400_000_000_000 + value.nanoseconds,)
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        flat, lengths = value, []
+        while isinstance(flat[0], list):
+            lengths.append(len(flat[0]))
+            flat = [item for part in flat for item in part]
+        return _comparable(flat), len(value), *lengths
     if isinstance(value, list):
         return tuple((True,) if item is None else (False, _comparable(item)) for item in value)
     if isinstance(value, float):

@@ -128,7 +128,7 @@ def refuse_maintained(state: CatalogState, domain: ObjectId) -> None:
 
 def show_create(context: Context, domain: Domain) -> str:
     """The CREATE DOMAIN statement of a domain."""
-    parts = [f"CREATE DOMAIN {qualified_name(context, domain)} AS {parse_type(domain.base).display}"]
+    parts = [f"CREATE DOMAIN {qualified_name(context, domain)} AS {parse_type(domain.base).declaration}"]
     parts += [f"DEFAULT {with_item_names(context, domain.default)}"] if domain.default is not None else []
     parts += ["NOT NULL"] if domain.not_null else []
     for check in domain.checks:

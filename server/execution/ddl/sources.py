@@ -193,6 +193,13 @@ def _typed(context: Context, statement: CreateSource) -> tuple[Column, ...]:
                 hint="Use a built-in type, and cast the column in a view.",
                 position=column.type.position,
             )
+        if column.type.dimensions > 1:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f'column "{column.name.name}" of a source cannot be an array of more than one dimension',
+                hint=f"Declare it as text or jsonb, and cast a text to {column.type.declaration} in a view.",
+                position=column.name.position,
+            )
     return tuple(Column(c.name.name, str(c.type), not c.not_null) for c in statement.columns)
 
 
@@ -366,7 +373,7 @@ def show_create(context: Context, source: Source) -> str:
     state = context.state
     text = f"CREATE SOURCE {qualified_name(context, source)}"
     if source.given:
-        described = (f"{quote_identifier(c.name)} {parse_type(c.type).display}{_null(c)}" for c in source.given)
+        described = (f"{quote_identifier(c.name)} {parse_type(c.type).declaration}{_null(c)}" for c in source.given)
         text += f" ({', '.join(described)})"
     elif source.output_names:
         text += _column_list(source)

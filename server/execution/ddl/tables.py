@@ -191,7 +191,7 @@ def key_text(key: catalog.keys.Key) -> str:
 def show_create(context: Context, table: Table) -> str:
     """The CREATE TABLE statement of a table."""
     columns = [
-        f"{quote_identifier(c.name)} {parse_type(c.type).display if c.domain is None else c.domain.name}"
+        f"{quote_identifier(c.name)} {parse_type(c.type).declaration if c.domain is None else c.domain.name}"
         + ("" if c.nullable else " NOT NULL")
         + (f" {text}" if (text := default_clause(context, c)) else "")
         for c in table.columns

@@ -138,7 +138,7 @@ def _check_replaced_columns(old: tuple[Column, ...], new: tuple[Column, ...]) ->
             hint = "Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."
             raise PgError(state, f'cannot change name of view column "{before.name}" to "{after.name}"', hint=hint)
         if before.type != after.type:
-            types = f"from {parse_type(before.type).display} to {parse_type(after.type).display}"
+            types = f"from {parse_type(before.type).declaration} to {parse_type(after.type).declaration}"
             raise PgError(state, f'cannot change data type of view column "{before.name}" {types}')
 
 

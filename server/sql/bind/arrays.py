@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, JSONB, TEXT, PgType, array_of, bare_numeric
+from protocol.pgwire.types import (
+    DIMENSIONS_MAX,
+    INT4,
+    JSONB,
+    TEXT,
+    PgType,
+    array_of,
+    bare_numeric,
+    too_many_dimensions,
+    with_dimensions,
+)
 from server.sql.bind.binder import Binder, form
-from server.sql.bind.calls import call_of, operator, plain_types
+from server.sql.bind.calls import apply, call_of, operator, plain_types
 from server.sql.coerce import ASSIGNMENT, EXPLICIT, INT4_MAX
 from server.sql.expressions import (
     Aggregate,
@@ -24,7 +34,9 @@ from server.sql.expressions import (
     SubqueryKind,
 )
 from server.sql.functions import resolve, syntax
+from server.sql.functions.arrays import FILL
 from server.sql.functions.matching import group_of_match
+from server.sql.functions.syntax import joined
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import Limit, Project, Relation, Sort, Values
 from server.sql.scope import Scope
@@ -33,7 +45,7 @@ from server.sql.scope import Scope
 @form(exp.Array)
 def array_expression(binder: Binder, tree: exp.Array, scope: Scope) -> Expression:
     """ARRAY[a, b] of the elements' common type. 42P18 if it is empty."""
-    if len(tree.expressions) == 1 and isinstance(tree.expressions[0], (exp.Query, exp.Values)):
+    if is_array_query(tree):
         return array_query(binder, tree.expressions[0], scope, tree)
     elements = [binder.expression(e, scope) for e in tree.expressions]
     if not elements:
@@ -43,30 +55,18 @@ def array_expression(binder: Binder, tree: exp.Array, scope: Scope) -> Expressio
             hint="Explicitly cast to the desired type, for example ARRAY[]::integer[].",
             position=binder.at(tree),
         )
-    return constant_array(binder.array(one_dimensional(binder, elements, tree), binder.at(tree)))
+    return constant_array(binder.array(elements, binder.at(tree)))
 
 
-def one_dimensional(binder: Binder, elements: list[Expression], tree: exp.Expr) -> list[Expression]:
-    """The elements of ARRAY[...]. 0A000 if one is an array itself."""
-    if any(e.type.element is not None for e in elements):
-        raise several_dimensions(binder, tree)
-    return elements
-
-
-def several_dimensions(binder: Binder, tree: exp.Expr) -> PgError:
-    """0A000: arrays have one dimension."""
-    return binder.unsupported("an array of more than one dimension", tree, hint="Nest the arrays in a jsonb.")
+def is_array_query(tree: exp.Array) -> bool:
+    """Whether it is ARRAY(query), and not ARRAY[...]."""
+    return len(tree.expressions) == 1 and isinstance(tree.expressions[0], (exp.Query, exp.Values))
 
 
 def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
     """ARRAY(query): array_agg in the query's order; an empty array if there are no rows."""
 
-    def name_for(type: PgType) -> str:
-        if type.element is not None:
-            raise several_dimensions(binder, tree)
-        return "array_agg"
-
-    array = aggregate_of_query(binder, query, name_for, scope, tree)
+    array = aggregate_of_query(binder, query, lambda type: "array_agg", scope, tree)
     return Call(syntax.COALESCE, (array, Literal([], array.type)), array.type, False)
 
 
@@ -89,7 +89,9 @@ def aggregate_of_query(
     resolved = resolve.resolve_function(name, plain_types((element,)))
     assert resolved is not None
     value = binder.rescale(ColumnRef(column), element)
-    type = resolved.result if resolved.result.element is None else array_of(element)
+    type = resolved.result
+    if type.element is not None:
+        type = array_of(element) if element.element is None else with_dimensions(element, type.dimensions)
     call = Aggregate(resolved.function, (value,), type, True, order=keys)
     result = binder.new_column(column.name, call)
     rows = AggregateNode(relation, (), (call,), (result,))
@@ -119,7 +121,7 @@ def _with_order(binder: Binder, relation: Relation) -> tuple[Relation, tuple[Sor
 
 @form(exp.Bracket)
 def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
-    """array[n], array[m:n], jsonb['key'], and array[n][m], which is NULL. 42804."""
+    """array[n][m], array[m:n][k:l] and jsonb['key']. 42804."""
     if (several := _several_subscripts(binder, tree, scope)) is not None:
         return several
     array = binder.expression(tree.this, scope)
@@ -129,12 +131,8 @@ def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
         message = f"cannot subscript type {array.type.base_display} because it does not support subscripting"
         raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree))
     (subscript,) = tree.expressions
-    if isinstance(subscript, exp.Slice):
-        bounds = (
-            Literal(default, INT4) if bound is None else array_index(binder, bound, scope)
-            for bound, default in ((subscript.this, 1), (subscript.expression, INT4_MAX))
-        )
-        return call_of(syntax.SLICE, (array, *bounds), array.type)
+    if isinstance(subscript, exp.Slice) or array.type.dimensions > 1:
+        return _element_or_slice(binder, array, [subscript], scope)
     index = array_index(binder, subscript, scope)
     if (group := group_of_match(array, index)) is not None:
         return group
@@ -142,28 +140,45 @@ def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
 
 
 def _several_subscripts(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression | None:
-    """array[n][m] and array[k:l][m:n]: NULL and an empty array, because no array has a second dimension.
-
-    None for a single subscript, and for subscripts of what is no array.
-    """
+    """array[n][m] and array[k:l][m:n]. None for a single subscript, and for subscripts of what is no array."""
     subscripts: list[exp.Expr] = []
     inner: exp.Expr = tree
     while isinstance(inner, exp.Bracket):
-        subscripts += inner.expressions
+        subscripts = [*inner.expressions, *subscripts]
         inner = inner.this
     if len(subscripts) == 1:
         return None
     array = binder.expression(inner, scope)
-    if array.type.element is None:
-        return None
-    for subscript in subscripts:
-        bounds = [subscript.this, subscript.expression] if isinstance(subscript, exp.Slice) else [subscript]
-        for bound in bounds:
-            if bound is not None:
-                array_index(binder, bound, scope)
+    return None if array.type.element is None else _element_or_slice(binder, array, subscripts, scope)
+
+
+def _element_or_slice(binder: Binder, array: Expression, subscripts: Sequence[exp.Expr], scope: Scope) -> Expression:
+    """The element at these subscripts, NULL unless there is one for each dimension. If one of them is a slice, the part
+    of the array within them all, where `n` is `1:n`. That is empty if there are more subscripts than dimensions.
+    """
+    element, count = array.type.element, array.type.dimensions
+    assert element is not None
     if any(isinstance(subscript, exp.Slice) for subscript in subscripts):
-        return call_of(syntax.SLICE, (array, Literal(1, INT4), Literal(0, INT4)), array.type)
-    return Literal(None, array.type.element)
+        bounds = []
+        for subscript in subscripts:
+            pair = (subscript.this, subscript.expression) if isinstance(subscript, exp.Slice) else (None, subscript)
+            bounds += [
+                Literal(default, INT4) if bound is None else array_index(binder, bound, scope)
+                for bound, default in zip(pair, (1, INT4_MAX), strict=True)
+            ]
+        whole = (Literal(1, INT4), Literal(INT4_MAX, INT4))
+        if len(subscripts) > count:
+            bounds = [Literal(1, INT4), Literal(0, INT4)]
+        bounds += whole * (count - len(bounds) // 2)
+        return call_of(syntax.SLICE if count == 1 else syntax.SLICES, (array, *bounds), array.type)
+    indexes = [array_index(binder, subscript, scope) for subscript in subscripts]
+    if len(indexes) != count:
+        return Literal(None, element)
+    found = array
+    for index in indexes:
+        type = found.type.item
+        found = Call(syntax.SUBSCRIPT, (found, index), type, True, type.precision or 0)
+    return found
 
 
 def array_index(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
@@ -184,8 +199,30 @@ def _json_subscript(binder: Binder, json: Expression, tree: exp.Bracket, scope: 
     return operator(binder, "#>", [json, constant_array(binder.array([step], binder.at(tree)))], tree)
 
 
-def constant_array(array: Array) -> Expression:
-    """Folds an ARRAY of literals into a literal."""
-    if all(isinstance(e, Literal) for e in array.elements):
+def filled_array(binder: Binder, arguments: list[Expression], tree: exp.Expr) -> Expression:
+    """array_fill(value, lengths [, bounds]). The number of dimensions of the result is that of the lengths if they are
+    a constant or ARRAY[...], otherwise 1.
+    """
+    call = apply(binder, "array_fill", arguments, tree)
+    assert isinstance(call, Call)
+    value, lengths, *bounds = call.arguments
+    count = 1
+    if isinstance(lengths, Array):
+        count = len(lengths.elements)
+    elif isinstance(lengths, Literal) and lengths.value:
+        count = len(lengths.value)
+    if count > DIMENSIONS_MAX:
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(count), position=binder.at(tree))
+    bounds = bounds or [Literal([], lengths.type)]
+    type = with_dimensions(call.type, max(count, 1))
+    return replace(call, function=FILL, arguments=(value, lengths, *bounds, Literal(count, INT4)), type=type)
+
+
+def constant_array(array: Expression) -> Expression:
+    """Folds an ARRAY of literals into a literal. 2202E."""
+    if isinstance(array, Call) and array.function is syntax.JOINED:
+        items = constant_array(array.arguments[0])
+        return Literal(joined(items.value, [array.type]), array.type) if isinstance(items, Literal) else array
+    if isinstance(array, Array) and all(isinstance(e, Literal) for e in array.elements):
         return Literal([e.value for e in array.elements if isinstance(e, Literal)], array.type)
     return array

@@ -9,6 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.nested_lists import flattened as flattened_list
 from protocol.pgwire.types import (
     BOOL,
     INET,
@@ -21,6 +22,7 @@ from protocol.pgwire.types import (
     bare_numeric,
     is_row,
     named_type,
+    with_dimensions,
 )
 from server.sql.bind.binder import Binder
 from server.sql.coerce import EXPLICIT, IMPLICIT, check_same_rows
@@ -28,7 +30,7 @@ from server.sql.expressions import Call, Case, Expression, Literal, precision
 from server.sql.functions import resolve, syntax
 from server.sql.functions.networks import TEXT_OF_INET
 from server.sql.functions.resolve import Resolved
-from server.sql.functions.table import ANY, COMPARISONS, POLYMORPHIC, Function, Nulls
+from server.sql.functions.table import ANY, COMPARISONS, POLYMORPHIC, Function, Nulls, flattened
 from server.sql.scope import Scope
 from server.sql.temporal import in_milliseconds, is_now
 
@@ -115,6 +117,9 @@ def call_or_cast(binder: Binder, name: str, arguments: list[Expression], tree: e
 def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression], tree: exp.Expr | None) -> Call:
     """The call with its arguments cast to the row's types and prepared."""
     function = resolved.function
+    targets = [binder.fitting(a, target) for a, target in zip(arguments, resolved.arguments, strict=True)]
+    with placed_at(binder, tree):
+        resolved = resolve.with_dimensions_of(resolved, targets)
     context = EXPLICIT if function.name == "||" else IMPLICIT  # || converts any type to text
     coerced = tuple(
         binder.default_unknown(argument) if target == ANY else binder.coerce(argument, target, context)
@@ -124,11 +129,23 @@ def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression],
         check_available(binder, function)
         if function.prepare is not None:
             coerced = function.prepare(coerced)
+        if function.dimensions is flattened:
+            coerced = tuple(map(flat, coerced))
         if function.variadic and not function.typed:
             coerced = tuple(_output_of(binder, argument) for argument in coerced)
         coerced, result = polymorphic(binder, resolved, coerced)
         made = call_of(function, coerced, result)
         return replace(made, timezone=binder.timezone) if function.zoned else made
+
+
+def flat(array: Expression) -> Expression:
+    """The elements of an array of several dimensions, as an array of one. Other expressions are unchanged."""
+    if array.type.dimensions == 1:
+        return array
+    type = with_dimensions(array.type, 1)
+    if isinstance(array, Literal):
+        return replace(array, value=array.value and flattened_list(array.value, array.type.dimensions), type=type)
+    return Call(syntax.FLATTEN, (array,), type, array.nullable)
 
 
 def polymorphic(
@@ -140,7 +157,7 @@ def polymorphic(
     rows = [a.type.element or a.type for a, declared in declared_rows if declared in POLYMORPHIC and is_row(a.type)]
     if rows and resolved.function.result in POLYMORPHIC:
         check_same_rows(rows)
-        return arguments, array_of(rows[0]) if result.element is not None else rows[0]
+        return arguments, array_of(rows[0], result.dimensions) if result.element is not None else rows[0]
     shared = [
         argument
         for argument, declared in zip(arguments, resolved.function.arguments, strict=False)
@@ -153,13 +170,13 @@ def polymorphic(
     scalar = bare_numeric(scale)
     if len(shared) > 1:
         arguments = tuple(
-            binder.rescale(e, scalar if e.type.element is None else array_of(scalar))
+            binder.rescale(e, scalar if e.type.element is None else array_of(scalar, e.type.dimensions))
             if any(e is other for other in shared)
             else e
             for e in arguments
         )
     if (result.element or result).name == "numeric" and resolved.function.result in POLYMORPHIC:
-        result = scalar if result.element is None else array_of(scalar)
+        result = scalar if result.element is None else array_of(scalar, result.dimensions)
     return arguments, result
 
 
@@ -179,16 +196,13 @@ def _output_of(binder: Binder, argument: Expression) -> Expression:
     return Case(((argument, letters[0]), (is_false, letters[1])), Literal(None, TEXT), TEXT)
 
 
-_INSTEAD = {"array_agg(anyarray)": "Nest the arrays in a jsonb: jsonb_agg(array)."}
-
-
 def check_available(binder: Binder, function: Function) -> None:
     """0A000 for a function that is not implemented, or not in the session's time zone."""
     if function.spark is None and function.python is None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"{function} is not supported",
-            hint=_INSTEAD.get(str(function), "The functions that can be called are listed by \\df in psql."),
+            hint="The functions that can be called are listed by \\df in psql.",
         )
     if function.zoned:
         if function.python is None and not binder.is_utc:
@@ -236,7 +250,7 @@ def call_of(function: Function, arguments: tuple[Expression, ...], result: PgTyp
 
 def plain_types(types: tuple[PgType, ...]) -> tuple[PgType, ...]:
     """Removes the scale of numerics and the fields of rows, so that types are equal if their names are."""
-    return tuple(_PLAIN.get(type.name, type) for type in types)
+    return tuple(with_dimensions(_PLAIN.get(type.name, type), type.dimensions) for type in types)
 
 
 _PLAIN = {type.name: type for type in (NUMERIC, array_of(NUMERIC), RECORD, RECORD_ARRAY)}

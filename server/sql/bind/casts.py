@@ -11,16 +11,25 @@ from catalog.objects.columns import DomainUse
 from catalog.objects.relations import Relation
 from catalog.objects.types import Domain
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, NUMERIC_PRECISION_MAX, TEXT, PgType, array_of, named_type, parse_type
+from protocol.pgwire.types import (
+    INT4,
+    NUMERIC_PRECISION_MAX,
+    TEXT,
+    PgType,
+    array_of,
+    named_type,
+    parse_type,
+    with_dimensions,
+)
 from server.sql.bind import mz_timestamps
-from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
+from server.sql.bind.arrays import constant_array, is_array_query
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import apply
 from server.sql.bind.domains import checked
 from server.sql.bind.names import replace_name, system_column_of
 from server.sql.bind.shapes import unparenthesised
-from server.sql.coerce import ASSIGNMENT, EXPLICIT
-from server.sql.expressions import Array, Expression, Literal
+from server.sql.coerce import ASSIGNMENT, EXPLICIT, array_of_items, check_dimensions, common_dimensions
+from server.sql.expressions import Expression, Literal
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.refused_types import refused_type
 from server.sql.scope import Scope
@@ -61,19 +70,18 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
     except ValueError as error:
         if (user_defined := _user_defined_type(binder, tree)) is not None:
             return user_defined
-        if (refused := refused_type(type_spelling(tree).removesuffix("[]"), binder.at(tree))) is not None:
+        if (refused := refused_type(type_spelling(tree).partition("[")[0], binder.at(tree))) is not None:
             raise refused from None
-        missing = "does not exist" in str(error)
-        unsupported = "not supported" in str(error)
-        state = (
-            SqlState.UNDEFINED_OBJECT
-            if missing
-            else SqlState.FEATURE_NOT_SUPPORTED
-            if unsupported
-            else SqlState.INVALID_PARAMETER_VALUE
-        )
-        hint = "Nest the arrays in a jsonb." if unsupported else None
-        raise PgError(state, str(error), hint=hint, position=binder.at(tree)) from None
+        raise PgError(state_of(error), str(error), position=binder.at(tree)) from None
+
+
+def state_of(error: ValueError) -> SqlState:
+    """The SQLSTATE of an error of `named_type`."""
+    if "does not exist" in str(error):
+        return SqlState.UNDEFINED_OBJECT
+    if "dimensions" in str(error):
+        return SqlState.PROGRAM_LIMIT_EXCEEDED
+    return SqlState.INVALID_PARAMETER_VALUE
 
 
 def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
@@ -85,7 +93,9 @@ def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
         if isinstance(inner, exp.DataType) and isinstance(item := _named_type(binder, inner), Domain):
             raise array_of_domain(item, binder.at(tree))
         element = _user_defined_type(binder, inner)
-        return None if element is None or element.element is not None else array_of(element)
+        if element is None:
+            return None
+        return array_of(element) if element.element is None else with_dimensions(element, element.dimensions + 1)
     kind = tree.args.get("kind")
     meta = kind.meta if isinstance(kind, exp.Expr) else {}
     parts = meta.get("parts") or (type_spelling(tree),)
@@ -190,13 +200,14 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
         return Literal(_regclass_text(binder, named), TEXT)
     target = type_of(binder, tree.args["to"])
     domain = _domain(binder, tree.args["to"])
-    if isinstance(inner, exp.Array) and target.element is not None:
-        array = _cast_elements(binder, inner, target, scope, tree)
+    if isinstance(inner, exp.Array) and target.element is not None and not is_array_query(inner):
+        array = _cast_elements(binder, inner, target, scope)
         return array if domain is None else checked(binder, domain, array)
-    if domain is not None:
-        base = binder.coerce(binder.expression(inner, scope), target, EXPLICIT, _cast_position(binder, tree))
-        return checked(binder, domain, binder.rescale(base, target))
     operand = binder.expression(inner, scope)
+    target = binder.fitting(operand, target)
+    if domain is not None:
+        base = binder.coerce(operand, target, EXPLICIT, _cast_position(binder, tree))
+        return checked(binder, domain, binder.rescale(base, target))
     if type_spelling(tree.args["to"]) == mz_timestamps.NAME:
         return mz_timestamps.to_mz_timestamp(binder, operand, tree)
     if mz_timestamps.is_target(operand.type, target) and mz_timestamps.is_mz_timestamp(operand, inner):
@@ -204,17 +215,24 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     return binder.coerce(operand, target, EXPLICIT, _cast_position(binder, tree))
 
 
-def _cast_elements(binder: Binder, array: exp.Array, target: PgType, scope: Scope, tree: exp.Cast) -> Expression:
-    """ARRAY[...]::type[]: each element is cast."""
-    assert target.element is not None
-    if any(isinstance(unparenthesised(e), exp.Array) for e in array.expressions):
-        raise several_dimensions(binder, tree)
-    elements = one_dimensional(binder, [binder.expression(e, scope) for e in array.expressions], array)
+def _cast_elements(binder: Binder, array: exp.Array, target: PgType, scope: Scope) -> Expression:
+    """ARRAY[...]::type[]: each element is cast. 2202E if the elements are arrays of different dimensions."""
+    elements = []
+    for e in array.expressions:
+        inner = unparenthesised(e)
+        if isinstance(inner, exp.Array) and not is_array_query(inner):
+            elements.append(_cast_elements(binder, inner, target, scope))
+        else:
+            elements.append(binder.expression(e, scope))
+    check_dimensions(elements)
+    count = common_dimensions(elements)
+    item = with_dimensions(target, count) if count else target.element
+    assert item is not None
     coerced = [
-        binder.coerce(element, target.element, EXPLICIT, binder.at(e))
+        binder.rescale(binder.coerce(element, item, EXPLICIT, binder.at(e)), item)
         for element, e in zip(elements, array.expressions, strict=True)
     ]
-    return constant_array(Array(tuple(binder.rescale(e, target.element) for e in coerced), target))
+    return constant_array(array_of_items(item, coerced, binder.at(array)))
 
 
 def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr) -> Expression:

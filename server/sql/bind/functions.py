@@ -9,7 +9,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, TEXT, UNKNOWN
 from server.sql.bind.aggregates import aggregate_call, grouping_call, is_aggregate
-from server.sql.bind.arrays import array_query
+from server.sql.bind.arrays import array_query, filled_array
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import applied, call_or_cast, resolved_function
 from server.sql.bind.casts import precision_of, rounded
@@ -113,6 +113,8 @@ def _own_form(binder: Binder, written: WrittenCall, scope: Scope) -> Expression 
         return array_query(binder, arguments[0], scope, call)
     if name == "row":
         return record(binder, call, scope)
+    if name == "array_fill" and len(arguments) in (2, 3) and not star:
+        return filled_array(binder, [binder.expression(a, scope) for a in arguments], call)
     if name in POPULATE_RECORD:
         return populated_record(binder, call, scope)
     if name in SESSION_FUNCTIONS and not arguments and not star:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, array_of
 from server.sql.bind.binder import Binder
-from server.sql.bind.calls import operator
+from server.sql.bind.calls import flat, operator
 from server.sql.bind.connectives import negation
 from server.sql.bind.row_values import compared_rows
 from server.sql.bind.shapes import function_name, row_of, unparenthesised
@@ -30,10 +30,13 @@ def quantified(binder: Binder, name: str, left: exp.Expr, right: exp.Expr, scope
     operand = binder.expression(left, scope)
     array = binder.expression(inner, scope)
     if array.type == UNKNOWN:
-        array = binder.coerce(array, array_of(binder.default_unknown(operand).type.without_modifiers))
+        type = array_of(binder.default_unknown(operand).type.without_modifiers)
+        array = binder.coerce(array, binder.fitting(array, type))
     if array.type.element is None:
         message = "op ANY/ALL (array) requires array on right side"
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(right))
+    array = flat(array)
+    assert array.type.element is not None
     element = Column(binder.element_id((name, operand, array)), "", array.type.element, True)
     call = operator(binder, name, [operand, ColumnRef(element)], right.parent)
     if call.type != BOOL:

@@ -11,7 +11,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4, INT8, UNKNOWN, VOID, array_of
 from server.sql import expressions as ex
 from server.sql.bind.binder import Binder
-from server.sql.bind.calls import set_array
+from server.sql.bind.calls import flat, set_array
 from server.sql.bind.from_item import FromItem, alias_columns, check_width, column_aliases
 from server.sql.bind.json_records import RECORD_FUNCTIONS, json_records
 from server.sql.bind.output_names import output_name
@@ -130,7 +130,7 @@ def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> li
                 raise resolve.no_such("function", shown, len(arrays), binder.at(tree))
         if not arrays:
             raise resolve.no_such("function", "unnest()", 0, binder.at(tree))
-        return [(alias if len(arrays) == 1 else "unnest", array) for array in arrays]
+        return [(alias if len(arrays) == 1 else "unnest", flat(array)) for array in arrays]
     known = SETS.get(name)
     if known is None:
         value = binder.default_unknown(binder.expression(tree, scope))

@@ -15,7 +15,7 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import loaded_jsonb, printed_jsonb
-from protocol.pgwire.types import NUMERIC_PRECISION_MAX, PgType
+from protocol.pgwire.types import DIMENSIONS_MAX, NUMERIC_PRECISION_MAX, PgType, is_row, too_many_dimensions
 from server.sql import decimals
 from server.sql.decimals import Shape
 from server.sql.expressions import Aggregate, Expression, Literal
@@ -23,17 +23,22 @@ from server.sql.functions import intervals
 from server.sql.functions.arrays import ordering
 from server.sql.functions.exact_sums import rounded_sum, sums_of_values
 from server.sql.functions.json import add_key, json_key, json_of
+from server.sql.functions.sort_forms import sort_form, spark_sizes
 from server.sql.functions.table import (
     FUNCTIONS,
     GRAMMAR,
     INTEGERS,
+    Dimensions,
     Form,
     Function,
     Kind,
     Nulls,
     fail,
     fixed,
+    independent,
+    let,
     row,
+    same_dimensions,
     same_shape,
     shape_of,
 )
@@ -49,8 +54,10 @@ def _aggregate(
     python: Callable[..., Any] | None = None,
     typed: bool = False,
     prepare: Callable[[tuple[Expression, ...]], tuple[Expression, ...]] | None = None,
+    dimensions: Dimensions | None = None,
 ) -> None:
-    row(FUNCTIONS, name, arguments, result, spark, Kind.AGGREGATE, nulls, shape, prepare, python=python, typed=typed)
+    row(FUNCTIONS, name, arguments, result, spark, Kind.AGGREGATE, nulls, shape, prepare, python=python, typed=typed,
+        dimensions=dimensions)  # fmt: skip
 
 
 ORDERED_SETS = ("percentile_cont", "percentile_disc", "mode")
@@ -76,7 +83,7 @@ def _average(args: Sequence[Expression], texts: Sequence[str]) -> str:
 
 
 _aggregate("count", "", "int8", "count(1){f}", nulls=Nulls.NEVER)
-_aggregate("count", "any", "int8", "count({d}{0}){f}", nulls=Nulls.NEVER)
+_aggregate("count", "any", "int8", "count({d}{0}){f}", nulls=Nulls.NEVER, dimensions=independent)
 COUNT_ROWS, COUNT_VALUES = FUNCTIONS["count"]
 for _a in INTEGERS:
     _aggregate("avg", _a, "numeric", _average, shape=lambda args: _average_operation(args).result)
@@ -97,6 +104,17 @@ _aggregate("sum", "numeric", "numeric", "sum({d}{0}){f}", shape=_sum_shape)
 _aggregate("sum", "float4", "float4", _exact_sum("FLOAT"))
 _aggregate("sum", "float8", "float8", _exact_sum("DOUBLE"))
 _aggregate("sum", "interval", "interval", intervals.SUM)
+
+
+def _extreme_array(name: str) -> Form:
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        if args[0].type.dimensions > 1:
+            return f"{name}_by({texts[0]}, {sort_form(args[0].type, texts[0])}){{f}}"
+        return f"{name}_by({texts[0]}, transform({texts[0]}, e -> struct(e IS NULL, e))){{f}}"
+
+    return form
+
+
 for _name in ("min", "max"):
     for _a in ("int2", "int4", "int8", "float4", "float8", "numeric", "text", "date", "time", "timestamp",
                "timestamptz"):  # fmt: skip
@@ -105,7 +123,7 @@ for _name in ("min", "max"):
         _aggregate(_name, _a, _a, f"{_name}({{0}}){{f}}")
     _aggregate(_name, "interval", "interval", intervals.extreme(f"{_name}({{}}){{f}}", ["{0}"]))
     _aggregate(_name, "bpchar", "bpchar", f"{_name}_by({{0}}, rtrim({{0}})){{f}}")
-    _aggregate(_name, "anyarray", "anyarray", f"{_name}_by({{0}}, transform({{0}}, e -> struct(e IS NULL, e))){{f}}")
+    _aggregate(_name, "anyarray", "anyarray", _extreme_array(_name), dimensions=same_dimensions)
 for _name, _spark in (("bool_and", "bool_and"), ("every", "bool_and"), ("bool_or", "bool_or")):
     _aggregate(_name, "bool", "bool", f"{_spark}({{0}}){{f}}")
 
@@ -125,14 +143,48 @@ def _string_agg(values: list[Any], delimiters: list[Any]) -> Any:
     return pairs[0][0] + empty.join((delimiter or empty) + value for value, delimiter in pairs[1:])
 
 
+def _array_of_arrays(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    """The arrays as an array. Errors if one is NULL or empty, or if their lengths differ."""
+
+    def checked(arrays: str) -> str:
+        shapes = f"array_distinct(transform({arrays}, a -> {spark_sizes('a', args[0].type.dimensions)}))"
+        faults = (
+            (f"exists({arrays}, a -> a IS NULL)", SqlState.NULL_VALUE_NOT_ALLOWED, "null arrays"),
+            (f"exists({arrays}, a -> size(a) = 0)", SqlState.ARRAY_SUBSCRIPT_ERROR, "empty arrays"),
+            (f"size({shapes}) > 1", SqlState.ARRAY_SUBSCRIPT_ERROR, "arrays of different dimensionality"),
+        )
+        cases = (
+            f"WHEN {condition} THEN {fail(state, f'cannot accumulate {what}')}" for condition, state, what in faults
+        )
+        return f"CASE {' '.join(cases)} ELSE {arrays} END"
+
+    return let("{a}", checked, "arrays")
+
+
+def _one_more(given: Sequence[int]) -> int:
+    if given[0] == DIMENSIONS_MAX:
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(given[0] + 1))
+    return given[0] + 1
+
+
+def _no_rows(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    if is_row(args[0].type):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "an array of rows of more than one dimension is not supported",
+            hint="Nest the rows in a jsonb: jsonb_agg(array).",
+        )
+    return args
+
+
 _aggregate("string_agg", "text text", "text", _joined, python=_string_agg)
 _aggregate("string_agg", "bytea bytea", "bytea", None, python=_string_agg)
 _aggregate("array_agg", "anyelement", "anyarray", "{a}")
-_aggregate("array_agg", "anyarray", "anyarray", None)
+_aggregate("array_agg", "anyarray", "anyarray", _array_of_arrays, dimensions=_one_more, prepare=_no_rows)
 for _a in INTEGERS:
     for _name in ("bit_and", "bit_or", "bit_xor"):
         _aggregate(_name, _a, _a, f"{_name}({{d}}{{0}}){{f}}")
-_aggregate("any_value", "anyelement", "anyelement", "any_value({0}, true){f}")
+_aggregate("any_value", "anyelement", "anyelement", "any_value({0}, true){f}", dimensions=same_dimensions)
 
 
 def _with_form(name: str, argument: str, spark: str) -> tuple[Function, Function]:
@@ -258,7 +310,7 @@ def _unique(make: Callable[..., str | None]) -> Callable[..., str | None]:
 
 
 def _json_aggregate(name: str, arguments: str, result: str, python: Callable[..., Any] | None) -> None:
-    _aggregate(name, arguments, result, None, python=python, typed=True)
+    _aggregate(name, arguments, result, None, python=python, typed=True, dimensions=independent)
 
 
 for _j in ("json", "jsonb"):
@@ -470,4 +522,4 @@ _aggregate("percentile_cont", "float8 interval", "interval", None)
 _aggregate("percentile_cont", "float8[] interval", "interval[]", None)
 _aggregate("percentile_disc", "float8 anyelement", "anyelement", None, python=_percentile(_discrete))
 _aggregate("percentile_disc", "float8[] anyelement", "anyarray", None, python=_percentile(_discrete))
-_aggregate("mode", "anyelement", "anyelement", None, python=_mode, typed=True)
+_aggregate("mode", "anyelement", "anyelement", None, python=_mode, typed=True, dimensions=same_dimensions)

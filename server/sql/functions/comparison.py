@@ -17,6 +17,7 @@ from server.sql.functions.table import (
     Form,
     Nulls,
     fitted,
+    independent,
     row,
     shape_of,
 )
@@ -70,5 +71,7 @@ for _symbol, _python in COMPARISONS.items():
     row(OPERATORS, _symbol, "bpchar bpchar", "bool", f"(rtrim({{0}}) {_symbol} rtrim({{1}}))",
         python=_by(_without_spaces, _python))  # fmt: skip
 
-row(FUNCTIONS, "num_nulls", "any", "int4", python=_nulls, nulls=Nulls.NEVER, variadic=True, typed=True)
-row(FUNCTIONS, "num_nonnulls", "any", "int4", python=_not_nulls, nulls=Nulls.NEVER, variadic=True, typed=True)
+row(FUNCTIONS, "num_nulls", "any", "int4", python=_nulls, nulls=Nulls.NEVER, variadic=True, typed=True,
+    dimensions=independent)  # fmt: skip
+row(FUNCTIONS, "num_nonnulls", "any", "int4", python=_not_nulls, nulls=Nulls.NEVER, variadic=True, typed=True,
+    dimensions=independent)  # fmt: skip

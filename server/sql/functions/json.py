@@ -22,7 +22,7 @@ from protocol.pgwire.json_values import loaded_jsonb, parse_json, printed_jsonb,
 from protocol.pgwire.scalars import format_text
 from protocol.pgwire.types import DATE, TEXT, TIMESTAMP, PgType
 from server.sql.casts import numeric_text
-from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Nulls, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Nulls, independent, row
 
 # -- substrings -------------------------------------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ def json_of(type: PgType, value: Any, separator: str = ",") -> str:
     if value is None:
         return "null"
     if type.element is not None:
-        return "[" + separator.join(json_of(type.element, item) for item in value) + "]"
+        return "[" + separator.join(json_of(type.item, item) for item in value) + "]"
     if type.fields is not None:
         pairs = zip(type.fields, value, strict=True)
         return "{" + separator.join(f"{quoted_json(name)}:{json_of(field, v)}" for (name, field), v in pairs) + "}"
@@ -546,12 +546,16 @@ def _array_text(text: str) -> str | None:
     if kind != "array":
         message = "expected JSON array"
         raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
-    elements = []
+    elements: list[str | None] = []
     for item in _items(text):
-        value = item if kind_of(item) in ("array", "object") else json_text(item)
+        kind = kind_of(item)
+        if kind == "array":
+            elements.append(_array_text(item))
+            continue
+        value = item if kind == "object" else json_text(item)
         escaped = None if value is None else value.replace("\\", "\\\\").replace('"', '\\"')
         elements.append("NULL" if escaped is None else f'"{escaped}"')
-    return "{" + ",".join(elements) + "}"
+    return "{" + ",".join(map(str, elements)) + "}"
 
 
 def _compared(test: Callable[[Any, Any], bool]) -> Callable[[str, str], bool]:
@@ -620,21 +624,24 @@ for _j, _one, _built, _object_built in (
     ("json", _to_json, _build_array, _build_object),
     ("jsonb", _to_jsonb, _as_jsonb(_build_array), _build_object_b),
 ):
-    row(FUNCTIONS, f"to_{_j}", "anyelement", _j, typed=True, python=_one)
+    row(FUNCTIONS, f"to_{_j}", "anyelement", _j, typed=True, python=_one, dimensions=independent)
     row(FUNCTIONS, f"{_j}_build_array", "", _j, nulls=Nulls.NEVER, python=lambda: "[]")
     row(FUNCTIONS, f"{_j}_build_array", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
-        python=_built)  # fmt: skip
+        python=_built, dimensions=independent)  # fmt: skip
     row(FUNCTIONS, f"{_j}_build_object", "", _j, nulls=Nulls.NEVER, python=lambda: "{}")
     row(FUNCTIONS, f"{_j}_build_object", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
-        python=_object_built)  # fmt: skip
+        python=_object_built, dimensions=independent)  # fmt: skip
     for _clauses in ("", " absent", " unique", " absent unique"):
         row(GRAMMAR, f"{_j} object{_clauses}", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
-            python=partial(_object_built, absent="absent" in _clauses, unique="unique" in _clauses))  # fmt: skip
-    row(GRAMMAR, f"{_j} array", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True, python=_built)
+            python=partial(_object_built, absent="absent" in _clauses, unique="unique" in _clauses),
+            dimensions=independent)  # fmt: skip
+    row(GRAMMAR, f"{_j} array", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True, python=_built,
+        dimensions=independent)  # fmt: skip
     row(GRAMMAR, f"{_j} array absent", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
-        python=_array_without_nulls if _j == "json" else _as_jsonb(_array_without_nulls))  # fmt: skip
-row(FUNCTIONS, "array_to_json", "anyarray", "json", typed=True, python=_array_to_json)
-row(FUNCTIONS, "array_to_json", "anyarray bool", "json", typed=True, python=_array_to_json)
+        python=_array_without_nulls if _j == "json" else _as_jsonb(_array_without_nulls),
+        dimensions=independent)  # fmt: skip
+for _arguments in ("anyarray", "anyarray bool"):
+    row(FUNCTIONS, "array_to_json", _arguments, "json", typed=True, python=_array_to_json, dimensions=independent)
 _json_row("json_object", "text[]", "json", _object)
 _json_row("json_object", "text[] text[]", "json", _object_of)
 _json_row("jsonb_object", "text[]", "jsonb", _as_jsonb(_object))

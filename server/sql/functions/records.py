@@ -28,6 +28,7 @@ from server.sql.functions.table import (
     Form,
     Nulls,
     fitted,
+    independent,
     row,
 )
 
@@ -56,7 +57,7 @@ def _selected(args: Sequence[Expression], texts: Sequence[str]) -> str:
 
 
 row(GRAMMAR, "row", "any", "record", _struct, nulls=Nulls.NEVER, variadic=True, typed=True,
-    python=lambda *values, types: values)  # fmt: skip
+    python=lambda *values, types: values, dimensions=independent)  # fmt: skip
 row(GRAMMAR, "field", "record int4", "any", _selected, nulls=Nulls.OPTIONAL, python=lambda row, number: row[number])
 (ROW,), (FIELD,) = GRAMMAR["row"], GRAMMAR["field"]
 

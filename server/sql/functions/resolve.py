@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import TEXT, UNKNOWN, PgType, array_of
+from protocol.pgwire.types import TEXT, UNKNOWN, PgType, array_of, with_dimensions
 from server.sql.casts import Coercion, find_cast
 from server.sql.functions.table import (
     ANY,
@@ -20,6 +20,7 @@ from server.sql.functions.table import (
     OPERATORS,
     SET_ARRAYS,
     Function,
+    refused_dimensions,
 )
 
 _CATEGORIES: dict[str, str] = {
@@ -57,7 +58,10 @@ class Resolved:
 
 @lru_cache(10_000)  # user-defined types have no bound
 def resolve_function(name: str, types: tuple[PgType, ...]) -> Resolved | None:
-    """The row for a call; None if none matches, 42725 if several match equally well. `types` are without modifiers."""
+    """The row for a call; None if none matches, 42725 if several match equally well. `types` are without modifiers.
+
+    0A000 for arrays of several dimensions, unless the row has a rule for them.
+    """
     return _choose(FUNCTIONS.get(name, ()), types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
@@ -96,7 +100,26 @@ def operator_text(name: str, types: Sequence[PgType]) -> str:
     return f"{name} {shown[0]}" if len(shown) == 1 else f"{shown[0]} {name} {shown[1]}"
 
 
+def with_dimensions_of(resolved: Resolved, types: Sequence[PgType]) -> Resolved:
+    """The row for arguments of these types, which may be arrays of several dimensions. 0A000 if it has no rule."""
+    given = [type.dimensions if type.element is not None else 0 for type in types]
+    most = max(given, default=0)
+    rule = resolved.function.dimensions
+    if most == 0 or (rule is None and most == 1):
+        return resolved
+    if rule is None:
+        raise refused_dimensions(resolved.function)
+    arguments = (with_dimensions(a, count or most) for a, count in zip(resolved.arguments, given, strict=True))
+    return Resolved(resolved.function, tuple(arguments), with_dimensions(resolved.result, rule(given)))
+
+
 def _choose(rows: Sequence[Function], types: tuple[PgType, ...], what: str, shown: str) -> Resolved | None:
+    """As in PostgreSQL, the dimensions of an array do not matter for the choice."""
+    chosen = _choose_plain(rows, tuple(with_dimensions(type, 1) for type in types), what, shown)
+    return None if chosen is None else with_dimensions_of(chosen, types)
+
+
+def _choose_plain(rows: Sequence[Function], types: tuple[PgType, ...], what: str, shown: str) -> Resolved | None:
     candidates = list(_applicable(rows, types))
     for exact in candidates:
         if exact.function.arguments == types:

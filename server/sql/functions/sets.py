@@ -13,11 +13,12 @@ from decimal import Decimal
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import TIMESTAMPTZ
+from protocol.pgwire.nested_lists import sizes
+from protocol.pgwire.types import TIMESTAMPTZ, PgType
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.datetimes import moved, moved_in, named_zone
 from server.sql.functions.json import json_elements, json_pairs, json_text, kind_of
-from server.sql.functions.table import SET_ARRAYS, Form, Infinite, fail, row
+from server.sql.functions.table import SET_ARRAYS, Form, Infinite, fail, independent, row
 
 SIZE_MAX = 10_000_000  # rows of one call; all of them are in memory
 
@@ -180,13 +181,14 @@ row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval text", "tim
     infinite=_FINITE_SERIES, python=_instants)  # fmt: skip
 
 
-def _subscripts(array: list[Any], dimension: int, reverse: bool = False) -> list[int]:
-    subscripts = range(1, len(array) + 1) if dimension == 1 else range(0)
+def _subscripts(array: list[Any], dimension: int, reverse: bool = False, *, types: Sequence[PgType]) -> list[int]:
+    lengths = sizes(array, types[0].dimensions)
+    subscripts = range(1, lengths[dimension - 1] + 1) if 0 < dimension <= len(lengths) else range(0)
     return list(reversed(subscripts)) if reverse else list(subscripts)
 
 
-row(SET_ARRAYS, "generate_subscripts", "anyarray int4", "int4[]", python=_subscripts)
-row(SET_ARRAYS, "generate_subscripts", "anyarray int4 bool", "int4[]", python=_subscripts)
+for _arguments in ("anyarray int4", "anyarray int4 bool"):
+    row(SET_ARRAYS, "generate_subscripts", _arguments, "int4[]", typed=True, python=_subscripts, dimensions=independent)
 
 
 # -- json -----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import PgType, with_dimensions
 from server.sql.functions.intervals import interval_length
 from server.sql.functions.table import let
 
@@ -24,8 +24,11 @@ def is_ordered(type: PgType) -> bool:
 def sort_form(type: PgType, text: str) -> str:
     """A value whose order and equality in Spark are those of `text` in PostgreSQL. NULL if `text` is.
 
-    NULL inside an array or a row equals NULL and is greater than any value. The type `is_ordered`.
+    Arrays are compared by their elements, then by their dimensions. NULL inside an array or a row equals NULL and is
+    greater than any value. The type `is_ordered`.
     """
+    if type.element is not None and type.dimensions > 1:
+        return let(text, lambda array: _sort_form_of_array(type, array), f"a{type.dimensions}")
     if type.element is not None:
         return f"transform({text}, e -> struct(e IS NULL, {sort_form(type.element, 'e')}))"
     if type.fields is not None:
@@ -36,6 +39,30 @@ def sort_form(type: PgType, text: str) -> str:
     if type.name == "interval":
         return interval_length(text)
     return f"rtrim({text})" if type.name == "bpchar" else text
+
+
+def spark_sizes(array: str, dimensions: int) -> str:
+    """An array of the lengths of all dimensions of an array; zeros if it is empty or NULL."""
+    lengths, part = [], array
+    for _ in range(dimensions):
+        lengths.append(f"greatest(coalesce(size({part}), 0), 0)")
+        part = f"get({part}, 0)"
+    return f"array({', '.join(lengths)})"
+
+
+def dimensions_form(type: PgType, array: str) -> str:
+    """The number of dimensions and their lengths, as an array. An empty array has none."""
+    lengths, part = [], array
+    for _ in range(type.dimensions):
+        lengths.append(f"size({part})")
+        part = f"get({part}, 0)"
+    return f"IF(size({array}) = 0, array(0), array({', '.join([str(type.dimensions), *lengths])}))"
+
+
+def _sort_form_of_array(type: PgType, array: str) -> str:
+    levels = type.dimensions - 1
+    elements = sort_form(with_dimensions(type, 1), "flatten(" * levels + array + ")" * levels)
+    return f"IF({array} IS NULL, NULL, struct({elements}, {dimensions_form(type, array)}))"
 
 
 def _sort_form_of_row(types: list[PgType], row: str) -> str:

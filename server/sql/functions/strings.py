@@ -16,7 +16,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, PgType
 from server.sql.casts import find_cast
 from server.sql.expressions import Expression
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, guarded, row
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, guarded, independent, row
 from server.sql.grammar.lexer import quote_identifier
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
@@ -360,15 +360,18 @@ def _parse_name(text: str, strict: bool = True) -> list[str]:
 row(OPERATORS, "||", "text text", "text", "({0} || {1})", python=lambda left, right: left + right)
 row(OPERATORS, "||", "bytea bytea", "bytea", "({0} || {1})", python=lambda left, right: left + right)
 row(FUNCTIONS, "concat", "any", "text", "concat_ws('', {*})", nulls=Nulls.NEVER, variadic=True,
-    python=lambda *values: "".join(v for v in values if v is not None))  # fmt: skip
-row(FUNCTIONS, "concat_ws", "text any", "text", "concat_ws({*})", variadic=True, nulls=Nulls.MAYBE, python=_concat_ws)
+    python=lambda *values: "".join(v for v in values if v is not None), dimensions=independent)  # fmt: skip
+row(FUNCTIONS, "concat_ws", "text any", "text", "concat_ws({*})", variadic=True, nulls=Nulls.MAYBE, python=_concat_ws,
+    dimensions=independent)  # fmt: skip
 row(FUNCTIONS, "format", "text", "text", nulls=Nulls.MAYBE, python=_formatted)
-row(FUNCTIONS, "format", "text any", "text", nulls=Nulls.MAYBE, variadic=True, python=_formatted)
+row(FUNCTIONS, "format", "text any", "text", nulls=Nulls.MAYBE, variadic=True, python=_formatted,
+    dimensions=independent)  # fmt: skip
 row(FUNCTIONS, "quote_ident", "text", "text", python=quote_identifier)
 row(FUNCTIONS, "quote_literal", "text", "text", python=quote_text)
-row(FUNCTIONS, "quote_literal", "any", "text", python=_quote_any, typed=True)
+row(FUNCTIONS, "quote_literal", "any", "text", python=_quote_any, typed=True, dimensions=independent)
 row(FUNCTIONS, "quote_nullable", "text", "text", nulls=Nulls.NEVER,
     python=lambda text: "NULL" if text is None else quote_text(text))  # fmt: skip
-row(FUNCTIONS, "quote_nullable", "any", "text", nulls=Nulls.NEVER, python=_quote_nullable, typed=True)  # fmt: skip
+row(FUNCTIONS, "quote_nullable", "any", "text", nulls=Nulls.NEVER, python=_quote_nullable, typed=True,
+    dimensions=independent)  # fmt: skip
 row(FUNCTIONS, "parse_ident", "text", "text[]", python=_parse_name)
 row(FUNCTIONS, "parse_ident", "text bool", "text[]", python=_parse_name)

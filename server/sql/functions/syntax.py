@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL
+from protocol.pgwire.nested_lists import flattened, sizes
+from protocol.pgwire.types import BOOL, PgType
 from server.sql.expressions import Call, Expression
 from server.sql.functions.arrays import element_at, elements_between
+from server.sql.functions.sort_forms import spark_sizes
 from server.sql.functions.table import (
     SYNTAX,
     Function,
     Nulls,
+    fail,
+    let,
     types_of,
 )
 
@@ -33,6 +37,12 @@ COALESCE = _syntax("coalesce", "coalesce({*})", Nulls.MAYBE)
 GREATEST = _syntax("greatest", "greatest({*})", Nulls.MAYBE)
 LEAST = _syntax("least", "least({*})", Nulls.MAYBE)
 GROUPING = Function("grouping", (), BOOL, None, nulls=Nulls.NEVER)
+FLATTEN = Function(
+    *("flatten", types_of("anyarray"), BOOL),
+    lambda args, texts: "flatten(" * (args[0].type.dimensions - 1) + texts[0] + ")" * (args[0].type.dimensions - 1),
+    typed=True,
+    python=lambda value, types: flattened(value, types[0].dimensions),
+)
 SUBSCRIPT = Function(
     "subscript", types_of("anyarray int4"), BOOL, "get({0}, {1} - 1)", nulls=Nulls.OPTIONAL, python=element_at
 )
@@ -42,6 +52,60 @@ SLICE = Function(
     "slice({0}, greatest({1}, 1), greatest(least({2}, size({0})) - greatest({1}, 1) + 1, 0)))",
     python=elements_between,
 )
+
+
+def _slices(array: list[Any], *bounds: int, types: Sequence[PgType]) -> list[Any]:
+    """array[m:n][k:l]..."""
+    if len(bounds) == 2:
+        return elements_between(array, *bounds)
+    parts = (_slices(item, *bounds[2:], types=types) for item in elements_between(array, *bounds[:2]))
+    return [part for part in parts if part]
+
+
+def _spark_slices(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    def part(array: str, bounds: Sequence[str]) -> str:
+        first, last = bounds[:2]
+        size = f"greatest(least({last}, size({array})) - greatest({first}, 1) + 1, 0)"
+        outer = f"slice({array}, greatest({first}, 1), {size})"
+        inner = f"e{len(bounds)}"
+        if len(bounds) == 2:
+            return outer
+        return f"filter(transform({outer}, {inner} -> {part(inner, bounds[2:])}), {inner} -> size({inner}) > 0)"
+
+    absent = " OR ".join(f"{text} IS NULL" for text in texts)
+    return f"IF({absent}, NULL, {part(texts[0], texts[1:])})"
+
+
+SLICES = Function(
+    *("slices", types_of("anyarray int4"), BOOL, _spark_slices), variadic=True, typed=True, python=_slices
+)
+
+
+def joined(arrays: list[Any], types: Sequence[PgType]) -> list[Any]:
+    """ARRAY[a, b] of arrays. 2202E if they have different lengths."""
+    shapes = {sizes(array or (), types[0].dimensions - 1) for array in arrays}
+    if len(shapes) > 1:
+        raise PgError(SqlState.ARRAY_SUBSCRIPT_ERROR, UNEQUAL_ARRAYS)
+    return [] if shapes == {()} else arrays
+
+
+UNEQUAL_ARRAYS = "multidimensional arrays must have array expressions with matching dimensions"
+
+
+def _spark_joined(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    depth = args[0].type.dimensions - 1
+    fault = fail(SqlState.ARRAY_SUBSCRIPT_ERROR, UNEQUAL_ARRAYS)
+
+    def checked(arrays: str) -> str:
+        shapes = f"array_distinct(transform({arrays}, a -> {spark_sizes('a', depth)}))"
+        filled = f"IF(size(get({arrays}, 0)) > 0, {arrays}, slice({arrays}, 1, 0))"
+        return f"IF(size({shapes}) > 1, {fault}, {filled})"
+
+    return let(texts[0], checked, "arrays")
+
+
+JOINED = Function(*("joined", types_of("anyarray"), BOOL, _spark_joined), typed=True, python=joined)
+"""Checks the lengths of the arrays in an array of arrays. An array of empty arrays is empty."""
 
 
 def _required(value: Any, holds: bool | None, error: str) -> Any:
@@ -70,7 +134,9 @@ PRESENT = Function(
     python=_present,
 )
 
-SYNTAX.update({function.name: [function] for function in (SUBSCRIPT, SLICE, REQUIRED, PRESENT)})
+SYNTAX.update(
+    {function.name: [function] for function in (FLATTEN, SUBSCRIPT, SLICE, SLICES, JOINED, REQUIRED, PRESENT)}
+)
 
 
 def conjuncts(condition: Expression) -> Sequence[Expression]:

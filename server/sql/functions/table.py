@@ -108,6 +108,42 @@ def refused_infinity(function: Function) -> PgError:
     return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=FINITE_HINT)
 
 
+Dimensions = Callable[[Sequence[int]], int]
+"""Returns the number of dimensions of a function's result, if it is an array, from those of the arguments: 0 for an
+argument that is no array or whose type is not known. Raises PgError."""
+
+
+def independent(given: Sequence[int]) -> int:
+    """The rule for a function whose forms are right for arrays of any dimensions, and whose result is no array."""
+    return 1
+
+
+def flattened(given: Sequence[int]) -> int:
+    """The rule for a function of the elements: it gets the array of one dimension that contains them all."""
+    return 1
+
+
+def same_dimensions(given: Sequence[int]) -> int:
+    """The rule for a function whose arguments and result have the same number of dimensions. 0A000."""
+    known = {count for count in given if count}
+    if len(known) > 1:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"arrays of {' and '.join(map(str, sorted(known)))} dimensions in one column are not supported",
+            hint="The number of dimensions is a part of the type.",
+        )
+    return max(known)
+
+
+def refused_dimensions(function: Function) -> PgError:
+    """The error of a function without a rule for arrays of several dimensions."""
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        f"{function} of an array of more than one dimension is not supported",
+        hint="Apply it to the elements, as unnest() returns them, or nest the arrays in a jsonb.",
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """A row of the table: one function with given argument types. Rows are compared by identity."""
@@ -139,6 +175,8 @@ class Function:
     """The rule for infinite dates and timestamps. None: they are an error, except in arguments of polymorphic types,
     because values of any type are only compared and moved.
     """
+    dimensions: Dimensions | None = None
+    """The rule for arrays of several dimensions. None: they are an error."""
 
     @property
     def guarded(self) -> tuple[int, ...]:
@@ -203,6 +241,7 @@ def row(
     python: Callable[..., Any] | None = None,
     typed: bool = False,
     infinite: Infinite | None = None,
+    dimensions: Dimensions | None = None,
 ) -> None:
     """Adds a row to `table`. Types are given by name: `int4 text`. For the other parameters see `Function`."""
     table.setdefault(name, []).append(
@@ -220,6 +259,7 @@ def row(
             python=python,
             typed=typed,
             infinite=infinite,
+            dimensions=dimensions,
         )
     )
 

@@ -8,19 +8,27 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Cast, Expression, Literal, Parameter
 from server.sql.functions.table import (
     FUNCTIONS,
+    Dimensions,
     Kind,
     Nulls,
     literal,
     row,
+    same_dimensions,
 )
 
 Prepare = Callable[[tuple[Expression, ...]], tuple[Expression, ...]]
 
 
 def _window(
-    name: str, arguments: str, result: str, spark: str, nulls: Nulls = Nulls.MAYBE, prepare: Prepare | None = None
+    name: str,
+    arguments: str,
+    result: str,
+    spark: str,
+    nulls: Nulls = Nulls.MAYBE,
+    prepare: Prepare | None = None,
+    dimensions: Dimensions | None = None,
 ) -> None:
-    row(FUNCTIONS, name, arguments, result, spark, Kind.WINDOW, nulls, prepare=prepare)
+    row(FUNCTIONS, name, arguments, result, spark, Kind.WINDOW, nulls, prepare=prepare, dimensions=dimensions)
 
 
 def _positive(index: int, what: str, state: SqlState) -> Prepare:
@@ -72,11 +80,13 @@ for _name in ("percent_rank", "cume_dist"):
 _window("ntile", "int4", "int4", "ntile({0}){f}",
         prepare=_positive(0, "argument of ntile", SqlState.INVALID_ARGUMENT_FOR_NTILE_FUNCTION))  # fmt: skip
 for _name in ("lag", "lead"):
-    _window(_name, "anyelement", "anyelement", f"{_name}({{0}}){{f}}")
-    _window(_name, "anyelement int4", "anyelement", f"{_name}({{0}}, {{1}}){{f}}", prepare=_known_offset)
+    _window(_name, "anyelement", "anyelement", f"{_name}({{0}}){{f}}", dimensions=same_dimensions)
+    _window(_name, "anyelement int4", "anyelement", f"{_name}({{0}}, {{1}}){{f}}", prepare=_known_offset,
+            dimensions=same_dimensions)  # fmt: skip
     _window(_name, "anycompatible int4 anycompatible", "anycompatible", f"{_name}({{0}}, {{1}}, {{2}}){{f}}",
-            prepare=_known_offset)  # fmt: skip
+            prepare=_known_offset, dimensions=same_dimensions)  # fmt: skip
 for _name in ("first_value", "last_value"):
-    _window(_name, "anyelement", "anyelement", f"{_name}({{0}}){{f}}")
+    _window(_name, "anyelement", "anyelement", f"{_name}({{0}}){{f}}", dimensions=same_dimensions)
 _window("nth_value", "anyelement int4", "anyelement", "nth_value({0}, {1}){f}",
-        prepare=_positive(1, "argument of nth_value", SqlState.INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION))  # fmt: skip
+        prepare=_positive(1, "argument of nth_value", SqlState.INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION),
+        dimensions=same_dimensions)  # fmt: skip

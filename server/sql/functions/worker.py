@@ -21,10 +21,12 @@ import pyarrow as pa
 
 from protocol.pgwire.enums import PREFIX
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD, TEXT, PgType, array_of, is_row, parse_type, row_type, scalar
+from protocol.pgwire.types import RECORD, PgType, array_of, is_row, parse_type, row_type, scalar
 from server.sql.casts import find_cast
 from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of, refused_infinity
 from server.sql.infinities import is_infinite
+
+DIMENSIONS_MAX = 2  # of results; each number of dimensions needs a UDF for each carrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,13 @@ def carrier(type: PgType) -> Carrier:
         )
     if type.element is None:
         return _CARRIERS[type.representation]
-    inner = carrier(type.element)
+    if type.dimensions > DIMENSIONS_MAX:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"this function or cast to an array of {type.dimensions} dimensions is not supported",
+            hint=f"At most {DIMENSIONS_MAX} dimensions are supported, except in constants.",
+        )
+    inner = carrier(type.item)
     spark = {"type": "array", "elementType": inner.spark, "containsNull": True}
     restored = "{0}" if inner.restored == "{0}" else f"transform({{0}}, x -> {inner.restored.replace('{0}', 'x')})"
     return Carrier(inner.udf + "s", pa.list_(inner.value), spark, restored)
@@ -83,8 +91,8 @@ def carriers() -> dict[str, Carrier]:
     """Every carrier, by its UDF's name."""
     types = [scalar(name) for name in _CARRIERS if name != RECORD.name]  # its carrier is that of text
     scalars = [carrier(type) for type in types]
-    arrays = [carrier(array_of(type)) for type in types]
-    return {c.udf: c for c in (*scalars, *arrays, carrier(list_of(array_of(TEXT))))}
+    arrays = [carrier(array_of(type, count)) for type in types for count in range(1, DIMENSIONS_MAX + 1)]
+    return {c.udf: c for c in (*scalars, *arrays)}
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
@@ -118,7 +126,7 @@ def _spelled(type: PgType, *, with_scale: bool = True) -> Any:
         return {"row": row, "array": type.element is not None}
     is_exact = scalar.enum is not None or (with_scale and scalar.name == "numeric")
     name = str(scalar) if is_exact else scalar.name
-    return f"{name}[]" if type.element is not None else name
+    return name + "[]" * (0 if type.element is None else type.dimensions)
 
 
 def _typed(spelling: Any) -> PgType:
@@ -127,9 +135,10 @@ def _typed(spelling: Any) -> PgType:
         return array_of(type) if spelling["array"] else type
     if spelling.startswith((PREFIX, "numeric(")):
         return parse_type(spelling)
-    if spelling.startswith(RECORD.name):
-        return RECORD if spelling == RECORD.name else array_of(RECORD)
-    return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)
+    name = spelling.rstrip("[]")
+    dimensions = (len(spelling) - len(name)) // 2
+    type = RECORD if name == RECORD.name else scalar(name)
+    return array_of(type, dimensions) if dimensions else type
 
 
 def evaluator(function: Function, timezone: str, types: Sequence[PgType]) -> Callable[..., Any]:
@@ -205,7 +214,7 @@ def scalar_values(type: PgType, column: pa.ChunkedArray) -> list[Any]:
 def scalars(type: PgType, column: pa.Array) -> list[Any]:
     """A column received from Spark as Python scalars, as protocol.pgwire.types lists them."""
     if type.element is not None:
-        values = iter(scalars(type.element, column.flatten()))
+        values = iter(scalars(type.item, column.flatten()))
         lengths = column.value_lengths().to_pylist()
         return [None if length is None else [next(values) for _ in range(length)] for length in lengths]
     if type.fields is not None:

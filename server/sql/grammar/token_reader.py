@@ -13,7 +13,7 @@ from copy import copy
 from typing import TypeVar
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType, named_type
+from protocol.pgwire.types import DIMENSIONS_MAX, PgType, named_type, too_many_dimensions
 from server.sql.grammar import trees
 from server.sql.grammar.lexer import (
     COLUMN_NAME_WORDS,
@@ -54,7 +54,6 @@ _MATERIALIZE_KEYWORDS = (
     | COLUMN_NAME_WORDS
     | words("at by debezium envelope key least of progress snapshot timeout timestamp up upsert within")
 )
-_ARRAY_HINT = "Use jsonb, or a table with a row for each element."
 _INTERVAL_HINT = "Omit the fields: an interval always has all of them."
 _AFTER_ALIAS = words("from where group having window union intersect except order limit offset fetch for")
 
@@ -259,26 +258,26 @@ class TokenReader:
                 raise
         self.move_to(start)
         if self.token.value in SERIALS and self.token.kind is Kind.WORD:
-            raise NamedType.of((self.token.value,), first.start + 1, is_array=False).missing()
+            raise NamedType.of((self.token.value,), first.start + 1, dimensions=0).missing()
         name = self.name()
         if self.at("(", "varying") and (refused := refused_type(name.parts[-1], name.position)) is not None:
             raise refused  # bit(3), bit varying
-        is_array = self._array_bounds()
-        return NamedType.of(name.parts, name.position, is_array=is_array)
+        return NamedType.of(name.parts, name.position, dimensions=self._array_bounds())
 
     def other_type(self) -> NamedType:
         """The name of a type, also of one that `type` refuses. Its modifiers are skipped."""
         name = self.name()
         if self.at("("):
             self.in_parentheses(self.integer)
-        is_array = self.at("[")
+        dimensions = 0
         while self.take("["):
             self.expect("]")
-        return NamedType.of(name.parts, name.position, is_array=is_array)
+            dimensions += 1
+        return NamedType.of(name.parts, name.position, dimensions=dimensions)
 
-    def _array_bounds(self) -> bool:
-        """[ARRAY] [[n]] after the name of a type. 0A000 for several dimensions."""
-        dimensions = 0
+    def _array_bounds(self) -> int:
+        """[ARRAY] [[n]] after the name of a type: the number of dimensions. 54000 for too many."""
+        position, dimensions = self.token.start + 1, 0
         if self.take("array"):
             dimensions = 1
             if self.take("["):
@@ -289,10 +288,9 @@ class TokenReader:
                 self.integer()
             self.expect("]")
             dimensions += 1
-        if dimensions > 1:
-            message = "arrays of more than one dimension are not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=_ARRAY_HINT, position=self.token.start + 1)
-        return bool(dimensions)
+        if dimensions > DIMENSIONS_MAX:
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(dimensions), position=position)
+        return dimensions
 
     def _built_in_type(self) -> PgType:
         first = self.token
@@ -347,12 +345,11 @@ class TokenReader:
                 state = SqlState.SYNTAX_ERROR
             elif message.endswith("does not exist"):
                 state = SqlState.UNDEFINED_OBJECT
-            elif "not supported" in message:
-                state = SqlState.FEATURE_NOT_SUPPORTED
+            elif "array dimensions" in message:
+                state = SqlState.PROGRAM_LIMIT_EXCEEDED
             else:
                 state = SqlState.INVALID_PARAMETER_VALUE
-            hint = _ARRAY_HINT if state is SqlState.FEATURE_NOT_SUPPORTED else None
-            raise PgError(state, message, hint=hint, position=token.start + 1) from None
+            raise PgError(state, message, position=token.start + 1) from None
         except KeyError:  # an array of a type that has no array type
             raise PgError(
                 SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist', position=token.start + 1

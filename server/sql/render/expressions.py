@@ -206,7 +206,10 @@ class ExpressionRenderer(ABC):
         if target.length is not None:
             text = fit_length(text, target, cast.assignment)
         elif has_fitted_elements(target):
-            text = f"transform({text}, e -> {fit_length('e', inner, cast.assignment)})"
+            fitted = fit_length("e", inner, cast.assignment)
+            for _ in range(target.dimensions - 1):
+                fitted = f"transform(e, e -> {fitted})"
+            text = f"transform({text}, e -> {fitted})"
         return self._within_limit(text, (operand,))
 
     def _aggregate(self, call: Aggregate, over: str) -> str:

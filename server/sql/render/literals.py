@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from math import prod
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.nested_lists import sizes
 from server.sql import decimals
 from server.sql.casts import DAY_US
 from server.sql.expressions import Literal
@@ -23,14 +25,15 @@ def literal_text(literal: Literal) -> str:
     if value is None:
         return f"CAST(NULL AS {spark_type(type)})"
     if type.element is not None:
-        if len(value) > ELEMENTS_MAX:
+        count = len(value) * prod(sizes(value, type.dimensions)[1:])
+        if count > ELEMENTS_MAX:
             raise PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
-                f"array of {len(value)} elements is too long for a constant in a computed query",
+                f"array of {count} elements is too long for a constant in a computed query",
                 detail=f"It may have at most {ELEMENTS_MAX} elements.",
                 hint="Insert the elements into a table, and join it.",
             )
-        items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
+        items = ", ".join(literal_text(Literal(item, type.item)) for item in value)
         return f"CAST(array({items}) AS {spark_type(type)})"
     if type.fields is not None:
         fields = (literal_text(Literal(item, field)) for item, (_, field) in zip(value, type.fields, strict=True))

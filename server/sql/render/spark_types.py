@@ -15,7 +15,7 @@ _SPARK_TYPES: dict[str, str] = {
 def spark_type(type: PgType, digits: int = 0) -> str:
     """The Spark type of a PgType. `digits`: the precision of a numeric; 0: that of the type, or 38."""
     if type.element is not None:
-        return f"ARRAY<{spark_type(type.element)}>"
+        return f"ARRAY<{spark_type(type.item)}>"
     if type.fields is not None:
         fields = (f"f{number}: {spark_type(field)}" for number, (_, field) in enumerate(type.fields))
         return f"STRUCT<{', '.join(fields)}>"

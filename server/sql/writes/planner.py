@@ -466,6 +466,9 @@ class WritePlanner:
                 subscript,
                 hint="Assign the whole value, such as jsonb_set(j, '{key}', value).",
             )
+        if parse_type(column.type).dimensions > 1:
+            what = "an assignment to an element of an array of more than one dimension"
+            raise self.binder.unsupported(what, subscript, hint="Assign the whole array.")
         assigned = self._assign(value, replace(column, type=str(element)), tree)
         index = array_index(self.binder, subscript, scope)
         return call_of(SET_ELEMENT, (array, index, assigned), array.type)

@@ -473,9 +473,10 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
     [
         ("SELECT * FROM tumble(people, born, INTERVAL '1 day')", "GROUP BY date_bin(size, column, origin)"),
         ("SELECT * FROM HOP(people, born, '1 day', '2 days')", "Join the table with generate_series()"),
-        ("select array[array[1], array[2]]", "jsonb"),
-        ("select array_agg(array[a]) from t", "jsonb_agg(array)"),
-        ("select '{{1},{2}}'::int[]", "jsonb"),
+        ("select case when true then array[1] else array[[2]] end", "Declare the type as integer[]: "),
+        ("select array_agg(array[row(a)]) from t", "jsonb_agg(array)"),
+        ("select array_position('{{1},{2}}'::int[], 2)", "ARRAY(SELECT unnest(array))"),
+        ("select percentile_disc(0.5) within group (order by array[[a]]) from t", "unnest()"),
         ("select '1'::money", "numeric(12, 2)"),
         ("select '[1,2)'::int4range", "two columns"),
         ("select ctid from t", "a key of the table"),

@@ -51,7 +51,6 @@ create table t (a int compression lz4)
 create table t (a int check (a > 0) deferrable)
 create table t (exclude using gist (a with &&))
 create table t (a text collate "de_DE")
-create table t (a int[][])
 create table t (a bit(3))
 create table t (a bit varying)
 create view v with (security_barrier) as select 1

@@ -50,8 +50,10 @@ class NamedType(PgType):
     is_array: bool = False
 
     @classmethod
-    def of(cls, parts: tuple[str, ...], position: int | None, *, is_array: bool) -> NamedType:
-        return cls("unresolved", 0, -1, parts=parts, position=position, is_array=is_array)
+    def of(cls, parts: tuple[str, ...], position: int | None, *, dimensions: int) -> NamedType:
+        """`dimensions`: 0 if it is no array."""
+        count = max(dimensions, 1)
+        return cls("unresolved", 0, -1, dimensions=count, parts=parts, position=position, is_array=dimensions > 0)
 
     def __str__(self) -> str:
         return f"{'.'.join(self.parts)}{'[]' if self.is_array else ''}"
