@@ -363,13 +363,22 @@ _MARK = re.compile(
     re.DOTALL,
 )
 _BOUNDS = re.compile(r"[ \t\n\v\f\r]*(?:\[[+-]?\d+(?::[+-]?\d+)?\])+[ \t\n\v\f\r]*=", re.ASCII)
-_OPENING = re.compile(r"(?:[ \t\n\v\f\r]*\{)+(?![ \t\n\v\f\r]*\})")
+_OPENING = rb"(?:[ \t\n\v\f\r]*\{)+(?![ \t\n\v\f\r]*\})"
+_OPENING_BYTES, _OPENING_TEXT = re.compile(_OPENING), re.compile(_OPENING.decode())
 
 
 def literal_dimensions(text: str) -> int:
     """The number of dimensions of an array's text, by its opening braces; 0 for an empty array and for other texts."""
-    match = _OPENING.match(text)
+    match = _OPENING_TEXT.match(text)
     return 0 if match is None else min(match[0].count("{"), DIMENSIONS_MAX)
+
+
+def sent_dimensions(format: int, data: bytes) -> int:
+    """The number of dimensions of an array in this format; 0 for an empty one, and for malformed data."""
+    if format == 1:
+        return binary_dimensions(data)
+    match = _OPENING_BYTES.match(data)
+    return 0 if match is None else min(match[0].count(b"{"), DIMENSIONS_MAX)
 
 
 def _array_elements(text: str) -> tuple[list[Any], int]:

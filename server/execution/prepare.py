@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import CHAR, JSON, NAME, OID, TEXT, PgType, array_of
+from protocol.pgwire.types import CHAR, JSON, NAME, OID, TEXT, PgType, array_of, with_dimensions
 from server.execution.catalog_query.query import is_catalog_query, plan_catalog_query
 from server.execution.catalog_query.values import Planned, computed_as, is_refusal, plan_with_values
 from server.execution.names import find_relation
@@ -21,6 +21,7 @@ from server.execution.subscribe import plan_subscribe
 from server.execution.with_writes import plan_with_writes
 from server.session_state.context import Context
 from server.session_state.prepared import CatalogPlan, Plan, Prepared, ValuesPlan, WithWritesPlan, plan_key
+from server.sql.coerce import OtherDimensions
 from server.sql.expressions import SessionValue, walk
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.copy import CopyRelation, CopyTo
@@ -57,11 +58,32 @@ def prepare(
     cursors: Mapping[str, Prepared] = {},
     named: Mapping[str, Prepared] = {},
 ) -> Prepared:
-    """Plans a statement. `types`: the parameter types that the client declared.
+    """Plans a statement. `types`: the parameter types that the client declared. A client cannot declare the number of
+    dimensions of an array: the statement determines it, unless it accepts any.
 
     `cursors`: by name, for FETCH. `named`: prepared statements by name, for EXECUTE. They may be missing until FETCH or
     EXECUTE is executed, as in PostgreSQL.
     """
+    changed: set[int] = set()
+    while True:
+        try:
+            return _prepared(context, statement, types, cursors, named)
+        except OtherDimensions as error:
+            number = error.index
+            declared = types[number] if number < len(types) else None
+            if declared is None or number in changed:
+                raise
+            changed.add(number)
+            types = [*types[:number], with_dimensions(declared, error.dimensions), *types[number + 1 :]]
+
+
+def _prepared(
+    context: Context,
+    statement: Statement | None,
+    types: Types,
+    cursors: Mapping[str, Prepared],
+    named: Mapping[str, Prepared],
+) -> Prepared:
     prepared = Prepared(statement, plan_key(context), declared=tuple(types))
     plan: Plan
     planned_types = _planned_types(types)

@@ -298,6 +298,9 @@ class _Call:
         """Executes the call. Returns its result and the answer without that to Sync. NotCheap; PgError."""
         if not are_short(values):
             raise NotCheap
+        formats = [format for _, format in self.parameters]
+        if self.prepared.types_of_arrays(formats, values) is not None:
+            raise NotCheap
         timezone, style = self.timezone, self.style
         decoded = [
             decode_parameter(type, format, value, timezone=timezone, style=style)

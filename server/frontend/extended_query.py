@@ -125,6 +125,19 @@ class ExtendedQuery:
                 f'but prepared statement "{message.statement}" requires {wanted}',
             )
         self._dispatcher.portals.check_unused(message.portal)  # this error precedes those of values and formats
+        if (types := prepared.types_of_arrays(_formats(message), message.parameters)) is not None:
+            return self._bind_arrays(message, prepared, types)
+        return self._bind_values(message, prepared)
+
+    async def _bind_arrays(self, message: Bind, prepared: Prepared, types: Types) -> None:
+        """Plans the statement for these values, because arrays have another number of dimensions than in its plan."""
+        planned = await self._context.described(
+            lambda: in_stoppable_thread(self._dispatcher.prepare, prepared.statement, types)
+        )
+        if (work := self._bind_values(message, planned)) is not None:
+            await work
+
+    def _bind_values(self, message: Bind, prepared: Prepared) -> Work | None:
         if not are_short(message.parameters):
             return self._bind_long(message, prepared)
         values, size = self._decode(message, prepared)
@@ -153,12 +166,9 @@ class ExtendedQuery:
     def _decode(self, message: Bind, prepared: Prepared) -> tuple[tuple[object, ...], int]:
         """Returns the values of the parameters and their size in bytes. PgError 53200 beyond PARAMETERS_BYTES_MAX."""
         timezone, style = self._context.settings.naming[2], self._context.settings.input_style
-        formats = message.parameter_formats or (0,)
-        if len(formats) == 1:
-            formats *= len(message.parameters)
         values: list[object] = []
         size = 0
-        for type, format, data in zip(prepared.read_types, formats, message.parameters, strict=True):
+        for type, format, data in zip(prepared.read_types, _formats(message), message.parameters, strict=True):
             checkpoint()
             value = decode_parameter(type, format, data, timezone=timezone, style=style)
             values.append(value)
@@ -256,6 +266,12 @@ class ExtendedQuery:
         else:
             self._dispatcher.portals.close(message.name)
         self._connection.send(CloseComplete())
+
+
+def _formats(message: Bind) -> tuple[int, ...]:
+    """The format of each parameter."""
+    formats = message.parameter_formats or (0,)
+    return formats * len(message.parameters) if len(formats) == 1 else formats
 
 
 def _declared_type(state: CatalogState, oid: int) -> PgType | None:

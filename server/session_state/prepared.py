@@ -14,7 +14,8 @@ from catalog.objects.namespaces import Schema
 from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.backend import NoData, RowDescription
-from protocol.pgwire.types import ANY_NUMERIC, NUMERIC, PgType, exact_numeric_type
+from protocol.pgwire.scalars import sent_dimensions
+from protocol.pgwire.types import ANY_NUMERIC, NUMERIC, PgType, exact_numeric_type, with_dimensions
 from server.dataflow.stream.envelope import Envelope
 from server.runtime.offload import release_later
 from server.session_state.context import Context
@@ -133,6 +134,23 @@ class Prepared:
             for type, value in zip(self.parameters, values, strict=True)
         )
         return None if wider == self.parameters else wider
+
+    def types_of_arrays(self, formats: Sequence[int], values: Sequence[bytes | None]) -> tuple[PgType, ...] | None:
+        """The parameter types with the number of dimensions that the values have; None if those of the plan have it.
+
+        `values`: as the client sent them, in these formats. Queries over catalogs have arrays of one dimension only.
+        """
+        if all(type.element is None for type in self.parameters):
+            return None
+        if self.plan is None or isinstance(self.plan, CatalogPlan | ValuesPlan):
+            return None
+        types = tuple(
+            with_dimensions(type, sent_dimensions(format, value) or type.dimensions)
+            if type.element is not None and value is not None
+            else type
+            for type, format, value in zip(self.parameters, formats, values, strict=True)
+        )
+        return None if types == self.parameters else types
 
     def description(self, formats: Sequence[int]) -> RowDescription | NoData:
         """Returns the answer to Describe, for these result formats."""

@@ -57,6 +57,15 @@ store the time of the definition, cannot contain them: `parse_text` refuses them
 IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 
 
+class OtherDimensions(PgError):
+    """A parameter whose declared type has another number of dimensions than the statement requires."""
+
+    def __init__(self, error: PgError, index: int, dimensions: int) -> None:
+        super().__init__(error.sqlstate, error.message, hint=error.hint)
+        self.index = index
+        self.dimensions = dimensions
+
+
 class Coercer:
     """Coerces expressions of one statement and infers the types of its parameters.
 
@@ -73,8 +82,6 @@ class Coercer:
         self.parameters = list(parameters or ())
         self.timezone = timezone
         self.input_style = style
-        self.value_dimensions: dict[int, int] = {}
-        """The number of dimensions of parameters' values, by the index of the parameter, if the values are known."""
         self.inside_view = 0
         """The nesting depth in texts of the catalog: those of views, defaults and rules."""
 
@@ -108,31 +115,32 @@ class Coercer:
         return self.cast(expression, rule, result, context is ASSIGNMENT)
 
     def fitting(self, expression: Expression, target: PgType) -> PgType:
-        """`target`, with the number of dimensions that the value of the expression has, if it is an array."""
+        """`target`, with the number of dimensions that the value of the expression has, if it is an array.
+
+        A parameter has those of a target that names several.
+        """
         if target.element is None or _is_empty(expression):
+            return target
+        if isinstance(expression, Parameter) and target.dimensions > 1:
             return target
         if expression.type.element is not None:
             return with_dimensions(target, expression.type.dimensions)
         if isinstance(expression, Literal) and expression.type == UNKNOWN:
             return with_dimensions(target, literal_dimensions(expression.value) or target.dimensions)
-        if isinstance(expression, Parameter) and expression.index in self.value_dimensions:
-            return with_dimensions(target, self.value_dimensions[expression.index])
         return target
 
     def _with_dimensions(self, expression: Expression, target: PgType, position: int | None) -> Expression:
-        """The expression with the target's number of dimensions. 0A000 if it has another one.
-
-        An empty array has any. That of a parameter is known only if its value is.
+        """The expression with the target's number of dimensions, which an empty array has. 0A000 if it has another one;
+        that of a parameter is `OtherDimensions`.
         """
         source = expression.type
         if source.element is None or target.element is None or source.dimensions == target.dimensions:
             return expression
         if isinstance(expression, Literal) and _is_empty(expression):
             return replace(expression, type=with_dimensions(source, target.dimensions))
-        if isinstance(expression, Parameter) and expression.index not in self.value_dimensions:
-            type = self.parameters[expression.index] = with_dimensions(source, target.dimensions)
-            return replace(expression, type=type)
         error = wrong_dimensions(source.dimensions, target)
+        if isinstance(expression, Parameter):
+            error = OtherDimensions(error, expression.index, target.dimensions)
         error.position = getattr(expression, "position", None) or position
         raise error
 
@@ -200,7 +208,7 @@ class Coercer:
         if isinstance(expression, Literal):
             return self._literal(expression, target, context, position)
         if isinstance(expression, Parameter):
-            base = self.fitting(expression, target.without_modifiers)
+            base = target.without_modifiers
             known = self.parameters[expression.index]
             if known is None:
                 self.parameters[expression.index] = base
@@ -212,7 +220,7 @@ class Coercer:
                     position=expression.position,
                 )
             typed = replace(expression, type=base)
-            return typed if base == target else self.coerce(typed, target, context, position)
+            return self.coerce(typed, target, context, position) if has_modifiers(target) else typed
         # an untyped column of a subquery; PostgreSQL would make it text
         raise cannot_cast(UNKNOWN, target, position)
 
