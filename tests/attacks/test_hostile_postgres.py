@@ -69,10 +69,10 @@ TABLE_COLUMNS = (
 )  # fmt: skip
 COLUMN_COLUMNS = (
     ("table", OID), ("name", NAME), ("never_null", BOOL), ("type", OID), ("typmod", INT4), ("spelling", TEXT),
-    ("is_key", BOOL), ("number", INT4),
+    ("dimensions", INT4), ("is_key", BOOL), ("number", INT4),
 )  # fmt: skip
 TABLE = [ONE, b"public", b"t", b"d", None, None, None, YES]
-COLUMN = [ONE, b"a", YES, struct.pack(">i", 23), b"\xff" * 4, b"integer", YES, ONE]
+COLUMN = [ONE, b"a", YES, struct.pack(">i", 23), b"\xff" * 4, b"integer", bytes(4), YES, ONE]
 
 TRUTH = {
     WAL_LEVEL: rows([("level", TEXT)], [b"logical"]),

@@ -12,7 +12,7 @@ from catalog.objects.columns import Column
 from catalog.source_definition import ForTables, joined_reference, reference_parts
 from protocol.pgoutput.messages import ReplicaIdentity
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import DIMENSIONS_MAX, TEXT, parse_type, with_dimensions
 from server.ingest.postgres.connection import Server
 from server.ingest.postgres.replication import identifier
 from server.ingest.source_definition import Output
@@ -33,20 +33,23 @@ WHERE p.pubname = $1
 ORDER BY 2, 3
 """
 
-# `base` is the type behind a domain. Types outside pg_catalog become text.
+# `base` is the type behind a domain. Types outside pg_catalog become text. `dimensions`: as declared. PostgreSQL does
+# not check them, and CREATE TABLE AS does not declare any.
 _COLUMNS = """
 SELECT a.attrelid AS table, a.attname AS name, a.attnotnull AS never_null, a.atttypid AS type, a.atttypmod AS typmod,
        CASE WHEN base.typnamespace = 'pg_catalog'::regnamespace
             THEN format_type(base.oid, CASE WHEN base.typcategory IN ('D', 'T') THEN NULL ELSE base.typmod END)
-       END AS spelling,
+       END AS spelling, base.dimensions AS dimensions,
        coalesce(a.attnum = ANY (k.indkey::int2[]), false) AS is_key, a.attnum AS number
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 CROSS JOIN LATERAL (
     WITH RECURSIVE behind AS (
-        SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory, t.typtypmod, a.atttypmod AS typmod
+        SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory, t.typtypmod, a.atttypmod AS typmod,
+               t.typndims::int, a.attndims::int AS dimensions
         UNION ALL
-        SELECT u.oid, u.typtype, u.typbasetype, u.typnamespace, u.typcategory, u.typtypmod, b.typtypmod
+        SELECT u.oid, u.typtype, u.typbasetype, u.typnamespace, u.typcategory, u.typtypmod, b.typtypmod,
+               u.typndims::int, b.typndims
         FROM behind b JOIN pg_type u ON u.oid = b.typbasetype WHERE b.typtype = 'd'
     )
     SELECT * FROM behind WHERE typtype <> 'd'
@@ -112,6 +115,19 @@ class PublishedTable:
         names = {column.name for column in columns}
         return {column.name: column.number for column in self.columns if column.name in names}
 
+    def missing(self, columns: Iterable[Column]) -> Column | None:
+        """The first of the columns that the table does not have with this type; None if it has all. Each can be text.
+
+        The number of dimensions of an array does not matter: PostgreSQL does not check it, and collections of earlier
+        versions have one in every array.
+        """
+        types = {column.name: with_dimensions(parse_type(column.spelling), 1) for column in self.columns}
+        for column in columns:
+            found = types.get(column.name)
+            if found is None or with_dimensions(parse_type(column.type), 1) not in (found, TEXT):
+                return column
+        return None
+
     def output(self, name: str | None) -> Output:
         columns = tuple(Column(c.name, c.spelling, nullable=not c.never_null) for c in self.columns)
         key = tuple(c.name for c in self.columns if c.is_key)
@@ -175,7 +191,7 @@ def _table(row: Any, columns: Iterable[Any]) -> PublishedTable:
                 name,
                 _value(column, "type", int),
                 _value(column, "typmod", int),
-                _spelling(_value(column, "spelling", str, type(None))),
+                _spelling(_value(column, "spelling", str, type(None)), _value(column, "dimensions", int)),
                 _value(column, "never_null", bool),
                 _value(column, "is_key", bool),
                 _value(column, "number", int),
@@ -212,12 +228,13 @@ def _character(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _spelling(spelled: str | None) -> str:
+def _spelling(spelled: str | None, dimensions: int) -> str:
     """The type of a collection's column for a PostgreSQL type: text, if Tidewire has no such type."""
     try:
-        return str(parse_type(spelled)) if spelled is not None else "text"
+        type = parse_type(spelled) if spelled is not None else TEXT
     except ValueError:
         return "text"
+    return str(with_dimensions(type, max(dimensions, 1))) if dimensions <= DIMENSIONS_MAX else "text"
 
 
 def chosen(tables: Sequence[PublishedTable], wanted: ForTables, publication: str) -> list[Output]:

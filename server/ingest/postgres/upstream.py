@@ -545,14 +545,12 @@ async def drop_slot(replication: Replication, slot: str, *, wait: bool = False) 
 
 def _copy(id: ObjectId, layout: Layout, table: PublishedTable) -> TableCopy:
     """PgError if the table does not have the columns of the collection."""
-    spellings = {column.name: column.spelling for column in table.columns}
-    for column in layout.columns:
-        if column.name not in spellings or column.type not in (spellings[column.name], "text"):
-            raise PgError(
-                SqlState.DATATYPE_MISMATCH,
-                f'table "{layout.reference}" has no column "{column.name}" of type {column.type}',
-                hint=RECREATE,
-            )
+    if (missing := table.missing(layout.columns)) is not None:
+        raise PgError(
+            SqlState.DATATYPE_MISMATCH,
+            f'table "{layout.reference}" has no column "{missing.name}" of type {missing.type}',
+            hint=RECREATE,
+        )
     return TableCopy(id, layout, table)
 
 

@@ -12,12 +12,14 @@ from typing import Any
 import asyncpg
 import pytest
 
+from catalog.objects.columns import Column
 from catalog.source_definition import ForTables
 from protocol.pgwire.errors import SqlState
 from protocol.pgwire.network import parse_inet
 from server.ingest import ingestion
 from server.ingest.ingestion import Status
 from server.ingest.postgres import snapshot
+from server.ingest.postgres.publication import PublishedColumn, PublishedTable, ReplicaIdentity
 from tests.server.ingest.postgres.harness import Source, definition, running
 
 pytestmark = pytest.mark.slow
@@ -198,6 +200,49 @@ async def test_types(tmp_path: Path, source_database: Database) -> None:
         parse_inet("10.0.0.1/8"),
     ]
     assert streamed.num_columns == 19
+
+
+async def test_arrays_have_the_declared_number_of_dimensions(tmp_path: Path, source_database: Database) -> None:
+    setup = """
+        CREATE DOMAIN square AS int4[][];
+        CREATE TABLE t (id int4 PRIMARY KEY, m int4[][], b text[][][], s square, one int4[]);
+        INSERT INTO t VALUES (1, '{{1,2},{3,NULL}}', '{{{a},{"b c"}}}', '{{5}}', '{6}')
+    """
+    async with following(tmp_path, source_database, setup) as (source, upstream):
+        expected = ["int32", "list<list<int32>>", "list<list<list<string>>>", "list<list<int32>>", "list<int32>"]
+        assert [str(type).replace("item: ", "") for type in (await source.table("t")).schema.types] == expected
+        await upstream.execute("INSERT INTO t VALUES (2, '{}', NULL, '{{7,8}}', '{}')")
+        await upstream.execute("UPDATE t SET m = m || '{5,6}' WHERE id = 1")
+        await source.reached(upstream)
+        await source.same(upstream, "t")
+        assert (1, [[1, 2], [3, None], [5, 6]], [[["a"], ["b c"]]], [[5]], [6]) in await source.rows("t")
+
+
+async def test_a_table_whose_arrays_have_other_dimensions_stops(tmp_path: Path, source_database: Database) -> None:
+    setup = "CREATE TABLE t (id int4 PRIMARY KEY, m int4[][]); CREATE TABLE u (id int4 PRIMARY KEY, m int4[])"
+    async with following(tmp_path, source_database, setup) as (source, upstream):
+        await upstream.execute("INSERT INTO t VALUES (1, '{1,2}')")
+        await upstream.execute("INSERT INTO u VALUES (1, '{{1,2}}')")
+        await source.reached(upstream)
+        messages = [source.statistics.errors[source.ids[name]].message for name in "tu"]
+        assert messages[0].endswith("an array of 1 dimension as a value of type integer[][] is not supported")
+        assert messages[1].endswith("an array of 2 dimensions as a value of type integer[] is not supported")
+
+
+@pytest.mark.parametrize(
+    ("spelling", "column", "is_missing"),
+    [
+        ("int4[][]", Column("m", "int4[][]"), False),
+        ("int4[][]", Column("m", "int4[]"), False),  # of a collection of an earlier version
+        ("int4[]", Column("m", "text"), False),
+        ("int4[]", Column("m", "int8[]"), True),
+        ("int4[]", Column("n", "text"), True),
+    ],
+)
+def test_a_table_has_the_columns_of_its_collection(spelling: str, column: Column, is_missing: bool) -> None:
+    published = PublishedColumn("m", 1007, -1, spelling, False, False, 1)
+    table = PublishedTable(1, "public", "t", ReplicaIdentity.DEFAULT, (published,), None, None, True)
+    assert table.missing([column]) == (column if is_missing else None)
 
 
 async def test_a_large_transaction_is_one_commit_in_bounded_memory(
