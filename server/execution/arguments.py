@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.nested_lists import wrong_dimensions
 from protocol.pgwire.types import INT8, NAME, OID, TEXT, PgType
 from server.execution.planning import plan_expression
 from server.session_state.context import Context
@@ -37,4 +38,8 @@ async def _value(context: Context, argument: Expr, type: PgType) -> object:
             hint="Put the computation into the prepared statement.",
             position=argument.position,
         )
-    return await context.evaluator.value(plan.constant, context.bindings())
+    value = await context.evaluator.value(plan.constant, context.bindings())
+    found = plan.columns[0].type.dimensions
+    if value and type.element is not None and found != type.dimensions:
+        raise wrong_dimensions(found, type)
+    return value

@@ -16,6 +16,15 @@ def no_row_values() -> PgError:
     )
 
 
+def no_nested_arrays() -> PgError:
+    """0A000 for an array of several dimensions."""
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        "arrays of more than one dimension are not supported over system catalogs",
+        hint="Use them in a query over tables and views, or nest the arrays in a jsonb.",
+    )
+
+
 def no_function(call: exp.Expr, schema: str = "") -> PgError:
     """42883 for a function that no query over system catalogs can call."""
     start = call.meta.get("start")

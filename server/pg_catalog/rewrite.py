@@ -54,7 +54,7 @@ from server.pg_catalog.from_items import (
     unnested_subscripts,
 )
 from server.pg_catalog.outputs import VECTORS, Outputs, Types, branches
-from server.pg_catalog.refusals import no_function, no_row_values, not_supported
+from server.pg_catalog.refusals import no_function, no_nested_arrays, no_row_values, not_supported
 from server.pg_catalog.registered_values import as_regclass, is_shown, registered_value
 from server.pg_catalog.trees import defined_function, helper
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
@@ -125,6 +125,9 @@ class _Rewriter:
             self._note(table)
         types = Types(tree, self._pg_relation, type_name)
         annotate(tree, types)
+        for array in tree.find_all(exp.Array, exp.DataType):
+            if any(_is_array(item) for item in array.expressions) and _is_array(array):
+                raise no_nested_arrays()
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
@@ -588,6 +591,12 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.Select: _Rewriter._select,
     **dict.fromkeys(_SESSION_NODES, _Rewriter._session),
 }
+
+
+def _is_array(tree: exp.Expr) -> bool:
+    """Whether it is ARRAY[...] or ARRAY(query), or the type of an array."""
+    inner = tree.unnest()
+    return isinstance(inner, exp.Array) or (isinstance(inner, exp.DataType) and inner.this == exp.DType.ARRAY)
 
 
 def _with_function_names(text: str, outputs: Outputs | None) -> str:

@@ -17,7 +17,7 @@ from server.execution.catalog_query.session_rows import catalog_rows, uncached_r
 from server.execution.catalog_query.signals import process_ids, sent, signals_of
 from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Output
-from server.pg_catalog.refusals import no_row_values
+from server.pg_catalog.refusals import no_nested_arrays, no_row_values
 from server.pg_catalog.rewrite import Rewritten, rewritten
 from server.pg_catalog.static import BY_ID
 from server.pg_catalog.types import CATALOG_TYPES, type_name, typed, wire_type
@@ -174,6 +174,8 @@ def _field_type(duckdb_type: str, known: str | None) -> PgType:
     if duckdb_type.startswith("STRUCT("):
         raise no_row_values()
     declared = wire_type(known) if known is not None else None
+    if duckdb_type.endswith("[][]"):
+        raise no_nested_arrays()
     if duckdb_type.endswith("[]"):
         return declared if declared is not None and declared.element else array_of(_field_type(duckdb_type[:-2], None))
     if duckdb_type == "UINTEGER":

@@ -430,8 +430,8 @@ def _trim(array: list[Any], count: int) -> list[Any]:
 
 
 row(FUNCTIONS, "trim_array", "anyarray int4", "anyarray", python=_trim, dimensions=same_dimensions)
-row(FUNCTIONS, "array_sample", "anyarray int4", "anyarray")
-row(FUNCTIONS, "array_shuffle", "anyarray", "anyarray")
+row(FUNCTIONS, "array_sample", "anyarray int4", "anyarray", dimensions=same_dimensions)
+row(FUNCTIONS, "array_shuffle", "anyarray", "anyarray", dimensions=same_dimensions)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

@@ -225,3 +225,25 @@ def test_matrices_and_views_of_them_survive_kills(tmp_path: Path) -> None:
             rows = db.execute("SELECT * FROM by_matrix ORDER BY m").fetchall()
             assert rows == [([[0, 2]], 2 + number), ([[1, 2]], 2)]
     server.kill()
+
+
+def test_execute_refuses_an_argument_of_other_dimensions_than_its_parameter(dsn: str) -> None:
+    with connected(dsn) as connection:
+        connection.execute("PREPARE one (int[]) AS SELECT array_dims($1)")
+        connection.execute("PREPARE two (int[][]) AS SELECT array_dims($1)")
+        assert connection.execute("EXECUTE two('{{1,2}}')").fetchone() == ("[1:1][1:2]",)
+        assert connection.execute("EXECUTE two('{}')").fetchone() == (None,)
+        for call in ("one('{{1,2}}')", "one(ARRAY[[1]])", "two('{1,2}')"):
+            with pytest.raises(errors.FeatureNotSupported, match="as a value of type"):
+                connection.execute(f"EXECUTE {call}".encode())
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["ARRAY[[1,2]]", "'{{1,2}}'::int[]", "'{{1,2}}'::int[][]", "unnest(ARRAY[[1,2]])", "ARRAY[ARRAY[oid = 0]]",
+     "cardinality(ARRAY[[1,2]])"],
+)  # fmt: skip
+def test_queries_over_catalogs_have_arrays_of_several_dimensions(dsn: str, postgres: str, items: str) -> None:
+    query = f"SELECT {items}, relname::text FROM pg_class WHERE relname = 'pg_class'".encode()
+    with connected(dsn) as ours, connected(postgres) as theirs:
+        assert ours.execute(query).fetchall() == theirs.execute(query).fetchall()
