@@ -251,6 +251,13 @@ SELECT row(ARRAY[[1]]) = row(ARRAY[[1]]), row(ARRAY[[1,2],[9,9]]) < row(ARRAY[[1
 SELECT id, lag(ARRAY[ia, ia]) OVER (ORDER BY id), first_value(ARRAY[ia, ia]) OVER (ORDER BY id) FROM lists ORDER BY id;
 SELECT m, t FROM json_to_record('{"m": [[1,2],[3,4]], "t": [["a"],["b"]]}') AS r(m int[][], t text[][]);
 SELECT '{{1,2},{3,4}}'::int[] FROM lists WHERE '{{1,2},{3,4}}'::int[] = ARRAY[[id, 2], [3, 4]];
+-- several dimensions, of values and subscripts that Python computes
+SELECT id, array_length(ARRAY[regexp_split_to_array(ta[1], 'x'), ARRAY[ta[1]]], (trim_array(ARRAY[id % 2 + 1], 0))[1]) FROM lists WHERE ta <> '{}' AND ta[1] IS NOT NULL ORDER BY id;
+SELECT id, (ARRAY[ia, ia])[(trim_array(ARRAY[1], 0))[1]:][:(trim_array(ARRAY[2], 0))[1]] FROM lists ORDER BY id;
+SELECT id, ARRAY[trim_array(ARRAY[id, 2], 0)] || trim_array(ARRAY[id, 3], 0), array_dims(ARRAY[trim_array(ARRAY[id, 2], 1)]) FROM lists ORDER BY id;
+SELECT id, ARRAY[trim_array(ARRAY[id, 2], 0)] = ARRAY[ARRAY[id, 2]], ARRAY[trim_array(ARRAY[id, 2], 0)] < '{{2,1}}', 2 = ANY (ARRAY[trim_array(ARRAY[id, 2], 0)]) FROM lists ORDER BY id;
+SELECT array_replace(ARRAY[ARRAY[id, 2]], 2, id)::text[] FROM lists ORDER BY id;
+SELECT ARRAY[ARRAY[id, 2]]::text::int[][] FROM lists ORDER BY id;
 -- the number of dimensions is a part of the type
 SELECT ARRAY[1] UNION SELECT ARRAY[[2]];
 SELECT ('[0:1][1:1]={{1},{2}}'::int[])[0][1];

@@ -217,7 +217,7 @@ def _cat_form(args: Sequence[Expression], texts: Sequence[str]) -> str:
             f"ELSE concat({', '.join(lists)}) END"
         )
 
-    return let(texts[0], lambda a: let(texts[1], lambda b: joined(a, b), "b"), "a")
+    return let(f"named_struct('a', {texts[0]}, 'b', {texts[1]})", lambda pair: joined(f"{pair}.a", f"{pair}.b"), "p")
 
 
 def _one_dimension(given: Sequence[int]) -> int:
@@ -263,14 +263,14 @@ def _lengths_form(args: Sequence[Expression], texts: Sequence[str]) -> str:
     if args[0].type.dimensions == 1:
         return f"IF({texts[1]} = 1, nullif(size({texts[0]}), 0), NULL)"
 
-    def chosen(array: str) -> str:
-        lengths, part = [], array
+    def chosen(pair: str) -> str:
+        lengths, part = [], f"{pair}.a"
         for number in range(1, args[0].type.dimensions + 1):
             lengths.append(f"WHEN {number} THEN nullif(size({part}), 0)")
             part = f"get({part}, 0)"
-        return f"CASE {texts[1]} {' '.join(lengths)} END"
+        return f"CASE {pair}.n {' '.join(lengths)} END"
 
-    return let(texts[0], chosen, "a")
+    return let(f"named_struct('a', {texts[0]}, 'n', {texts[1]})", chosen, "p")
 
 
 def _lower_form(args: Sequence[Expression], texts: Sequence[str]) -> str:

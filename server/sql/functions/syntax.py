@@ -72,8 +72,15 @@ def _spark_slices(args: Sequence[Expression], texts: Sequence[str]) -> str:
             return outer
         return f"filter(transform({outer}, {inner} -> {part(inner, bounds[2:])}), {inner} -> size({inner}) > 0)"
 
-    absent = " OR ".join(f"{text} IS NULL" for text in texts)
-    return f"IF({absent}, NULL, {part(texts[0], texts[1:])})"
+    names = [f"v{number}" for number in range(len(texts))]
+
+    def whole(values: str) -> str:
+        array, *bounds = (f"{values}.{name}" for name in names)
+        absent = " OR ".join(f"{values}.{name} IS NULL" for name in names)
+        return f"IF({absent}, NULL, {part(array, bounds)})"
+
+    fields = ", ".join(f"'{name}', {text}" for name, text in zip(names, texts, strict=True))
+    return let(f"named_struct({fields})", whole, "s")
 
 
 SLICES = Function(
