@@ -260,7 +260,7 @@ def _arrays(type: PgType, element: PgType, array: pa.Array) -> pa.Array:
 
 # ---- rows
 
-_FIELD = re.compile(r'(?:"((?>(?:[^"]|"")*))"|([^",()]*+))[,)]')
+_FIELD = re.compile(r'(?:"([^"]*+(?>(?:""[^"]*+)*))"|([^",()]*+))[,)]')
 
 
 def _records(types: Sequence[PgType], array: pa.Array) -> pa.Array:

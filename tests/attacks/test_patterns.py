@@ -11,12 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+from protocol.pgwire.binary_columns import varying_column
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import INT8
+from protocol.pgwire.types import INT8, TEXT, returned_type, row_type
 from server.sql.grammar.lexer import tokenize
+from server.sql.grammar.literal_rows import split_few
 from server.sql.json_path.parser import parsed
 from tests.attacks.clients import watched
 from tests.fix_server import ServerProcess
@@ -69,6 +72,13 @@ def test_a_long_parameter_for_a_pattern_delays_no_other_session(own_server: Serv
 
 REPEATED = 100_000
 BYTES_MAX = 60 * REPEATED  # a match that can go back keeps more than 110 bytes for each repetition of a group
+
+
+def sent_row(text: str) -> object:
+    """A row of one text in binary format."""
+    return varying_column(returned_type(row_type(("a",), (TEXT,))))(pa.array([text]))
+
+
 LONG: dict[str, tuple[Callable[[str], object], str]] = {
     "quotes": (tokenize, "'" + "''" * REPEATED + "'"),
     "quotes without an end": (tokenize, "'" + "''" * REPEATED),
@@ -84,6 +94,8 @@ LONG: dict[str, tuple[Callable[[str], object], str]] = {
     "digits": (tokenize, "9" * REPEATED),
     "binary digits": (tokenize, "0b" + "1" * REPEATED),
     "underscores": (tokenize, "1" + "_1" * REPEATED),
+    "values of a row": (split_few, "INSERT INTO t VALUES (1" + ",1" * REPEATED + ")"),
+    "characters of a field of a row": (sent_row, '("' + "a," * REPEATED + '")'),
     "digits of an integer": (lambda text: parse_text(INT8, text), "9" * REPEATED),
     "underscores of an integer": (lambda text: parse_text(INT8, text), "0x" + "_f" * REPEATED),
     "digits in a JSON path": (parsed, "9" * 2 * REPEATED),

@@ -25,6 +25,7 @@ STATEMENT_TOKENS_MAX = 250_000  # the tree of such a statement takes a few hundr
 TEXT_TOKENS_MAX = 1_000_000  # in all statements of one text; the tokens take about 200 MB
 CHECKED_TOKENS = 1_000  # tokens between two checks of the limits; reading them takes less than a millisecond
 NAME_BYTES_MAX = 63  # NAMEDATALEN - 1: longer names are truncated, as PostgreSQL does
+PARAMETER_CHARS_MAX = 100  # a statement has at most 65,535 parameters, but their numbers may begin with zeros
 NUMBER_DIGITS_MAX = 4000  # below Python's own limit for reading integers (4300); numeric ends at 38 digits here
 
 
@@ -154,6 +155,8 @@ def tokenize(text: str) -> list[Token]:
         elif group == "parameter":
             if match["after"]:
                 raise syntax_error("trailing junk after parameter", match[0], start)
+            if position - start > PARAMETER_CHARS_MAX:
+                raise PgError(SqlState.UNDEFINED_PARAMETER, f"there is no parameter {match[0]}", position=start + 1)
             tokens.append(Token(Kind.PARAMETER, match[0][1:], start, position))
         elif group == "dollar":
             tag, body = match[0], position

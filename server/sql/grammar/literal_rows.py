@@ -31,6 +31,7 @@ from server.sql.grammar.lexer import STRING
 ROWS_MIN = 8  # with fewer rows, parsing value by value is as fast
 CHUNK_ROWS = 500  # matched at once, in a few milliseconds, during which no other thread runs
 HEAD_CHARS_MAX = 4_096
+COLUMNS_MAX = 1_664  # a match keeps 250 bytes for each value of a row; a table has fewer columns
 
 _SPACE = r"[ \t\n\r\f\v]*+"
 _NUMBER = r"[-+]?(?:[0-9]++(?>(?:\.[0-9]*+)?)|\.[0-9]++)(?>(?:[eE][-+]?[0-9]++)?)"
@@ -40,7 +41,7 @@ _HEAD = re.compile(
     rf"(?i:{_SPACE}insert\s+into\s){_NAMES}(?:\((?:[A-Za-z0-9_$,\x80-\U0010ffff \t\n\r\f\v]|\"[^\"]*\")*\))?"
     rf"{_SPACE}(?<![\w$])(?i:values){_SPACE}(?=\()"
 )
-_ROW = re.compile(rf"\({_SPACE}{_CELL}(?>(?:{_SPACE},{_SPACE}{_CELL})*){_SPACE}\)")
+_ROW = re.compile(rf"\({_SPACE}{_CELL}(?>(?:{_SPACE},{_SPACE}{_CELL}){{0,{COLUMNS_MAX - 1}}}){_SPACE}\)")
 _CELLS = re.compile(_CELL)
 _COMMA = re.compile(rf"{_SPACE},{_SPACE}")
 _END = re.compile(rf"{_SPACE};?{_SPACE}")

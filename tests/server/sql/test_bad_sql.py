@@ -152,6 +152,12 @@ def test_long_lists_and_long_texts() -> None:
     assert outcome(f"values {', '.join(['(1)'] * 10_000)}") is None
 
 
+def test_parameters_with_many_digits() -> None:
+    for digits in ("65536", "9" * 100, "9" * 5_000, "0" * 50 + "99999999999999999999"):
+        assert outcome(f"select ${digits}") == SqlState.UNDEFINED_PARAMETER
+        assert outcome(f"select id from people where id = ${digits}") == SqlState.UNDEFINED_PARAMETER
+
+
 def test_nul_bytes_and_long_names() -> None:
     assert outcome("select 'a\0b'") is not None
     assert outcome("select a\0b from people") is not None
