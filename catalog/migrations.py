@@ -1,8 +1,8 @@
 """The numbered migrations that bring a catalog file to the current format.
 
-Each step is SQL, independent of the rest of the code, and is never changed. The missing steps and the format number commit
-in one transaction, so a failing step leaves the file unchanged, and a new file waits for the disk once. A file of a later
-format is refused.
+Each step is SQL, independent of the rest of the code, and is never changed. The missing steps and the format number
+commit in one transaction, so a failing step leaves the file unchanged, and a new file waits for the disk once. A file
+of a later format is refused.
 """
 
 from __future__ import annotations
