@@ -93,3 +93,29 @@ SELECT coalesce(v, '{*:AND}'), concat('{*}', '{0}', v), greatest('{1}', '{*:OR}'
 SELECT hashtext(''), hashtext('a'), hashtext('hello'), hashtext('exactly12byt'), hashtext('more than twelve bytes'), hashtext('äöü€'), hashtext(NULL);
 SELECT hashtextextended('', 0), hashtextextended('hello', 0), hashtextextended('hello', 1), hashtextextended('hello', -1), hashtextextended('more than twelve bytes', 12345678901234);
 SELECT id, hashtext(s), hashtextextended(s, id) FROM strs;
+
+-- VARIADIC
+SELECT concat(VARIADIC ARRAY['a',NULL,'b']), concat(VARIADIC ARRAY[1,2]), concat(VARIADIC '{}'::text[]), concat(VARIADIC NULL::text[]);
+SELECT concat_ws(',', VARIADIC ARRAY['a',NULL,'b']), concat_ws(NULL, VARIADIC ARRAY['a']), concat_ws(',', VARIADIC NULL::text[]), concat_ws('-', VARIADIC ARRAY[true,false]);
+SELECT concat_ws(',', 'x', VARIADIC ARRAY['a']);
+SELECT concat('x', VARIADIC ARRAY['a']);
+SELECT concat(VARIADIC '{a,b}');
+SELECT concat(VARIADIC 7);
+SELECT lower(VARIADIC ARRAY['A']);
+SELECT abs(VARIADIC ARRAY[1]);
+SELECT sum(VARIADIC ARRAY[1]);
+SELECT nosuch(VARIADIC ARRAY[1]);
+SELECT format('%s-%s', VARIADIC ARRAY['a','b']), format('%2$s %1$s', VARIADIC ARRAY[1,2]), format('x', VARIADIC NULL::text[]), format('%s', VARIADIC '{a}'::text[]);
+SELECT format('%s %s %s', 'x', VARIADIC ARRAY['a','b']);
+SELECT num_nulls(VARIADIC ARRAY[1,NULL,3]), num_nonnulls(VARIADIC ARRAY[1,NULL,3]), num_nulls(VARIADIC NULL::int[]);
+SELECT json_extract_path('{"a":{"b":7}}', VARIADIC ARRAY['a','b']), jsonb_extract_path_text('{"a":{"b":"x"}}', VARIADIC '{a,b}'), jsonb_extract_path('{"a":1}', VARIADIC ARRAY['a',NULL]), json_extract_path_text('{"a":1}', VARIADIC '{}'::text[]);
+SELECT jsonb_build_array(VARIADIC ARRAY[1,2]), json_build_array(VARIADIC ARRAY['a',NULL]), jsonb_build_array(VARIADIC NULL::int[]), json_build_array(VARIADIC '{}'::int[]);
+SELECT jsonb_build_object(VARIADIC ARRAY['a','1','b','2']), json_build_object(VARIADIC ARRAY['a','1','b']);
+SELECT count(*) FILTER (WHERE true), concat(VARIADIC array_agg(g::text)) FROM generate_series(1,3) g;
+SELECT concat_ws(',', VARIADIC string_to_array(x, ' ')) FROM (VALUES ('a b'), ('c')) v(x);
+SELECT concat_ws(',', VARIADIC ARRAY[g, g + 1]), format('%s/%s', VARIADIC ARRAY[g, g*2]), num_nulls(VARIADIC ARRAY[g, NULL]) FROM generate_series(1,3) g;
+SELECT jsonb_extract_path(j, VARIADIC ARRAY[k]) FROM (VALUES ('{"a":1,"b":[2]}'::jsonb, 'a'), ('{"a":1,"b":[2]}', 'b')) v(j, k);
+SELECT concat(VARIADIC ARRAY[[1,2],[3,4]]), concat_ws(',', VARIADIC ARRAY[['a','b'],['c','d']]);
+SELECT concat(VARIADIC ARRAY[1.50, 2]);
+SELECT concat(VARIADIC ARRAY[date '2020-01-01']);
+SELECT concat(a, VARIADIC b) FROM (VALUES ('x', ARRAY['y'])) v(a, b);

@@ -14,9 +14,9 @@
     leaves     `names`, `literals`, `session`, `volatile`
     operators  `operators`, `connectives`, `predicates`, `row_values`, `row_identity`, `quantified`, `subqueries`
     values     `conditionals`, `arrays`, `rows`, `casts`, `mz_timestamps`, `domains`
-    functions  `functions`, which binds the calls of `written_calls`; `grammar`, `aggregates` (`inherited_order`,
-               `hypothetical_sets`), `json_records`, `json_constructors`; `calls` chooses among the rows of the
-               function table
+    functions  `functions`, which binds the calls of `written_calls`; `variadic`, `grammar`, `aggregates`
+               (`inherited_order`, `hypothetical_sets`), `json_records`, `json_constructors`; `calls` chooses among the
+               rows of the function table
     all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys; `origins`, the columns of
                relations that are output columns
 

@@ -29,6 +29,7 @@ from server.sql.bind.session import (
 )
 from server.sql.bind.shapes import function_name, unparenthesised
 from server.sql.bind.table_functions import set_returning
+from server.sql.bind.variadic import variadic_call
 from server.sql.bind.volatile import NAMES as VOLATILE_NAMES
 from server.sql.bind.volatile import serial_sequence, volatile
 from server.sql.bind.written_calls import WrittenCall, ordered_set_call, written_call
@@ -51,6 +52,8 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, *, over: bool = False
     """
     call = written_call(binder, tree)
     position = binder.at(call.tree)
+    if call.arguments and isinstance(call.arguments[-1], exp.Variadic):
+        return variadic_call(binder, call, scope)
     if call.within is not None and call.name in HYPOTHETICAL_SETS and not (call.is_distinct or call.order):
         return hypothetical_set(binder, call, call.within, scope)
     if call.within is not None or call.name in ORDERED_SETS:
