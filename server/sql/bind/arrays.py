@@ -213,8 +213,10 @@ def filled_array(binder: Binder, arguments: list[Expression], tree: exp.Expr) ->
         count = len(lengths.value)
     if count > DIMENSIONS_MAX:
         raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(count), position=binder.at(tree))
+    if count == 1:
+        return call
     bounds = bounds or [Literal([], lengths.type)]
-    type = with_dimensions(call.type, max(count, 1))
+    type = with_dimensions(call.type, count)
     return replace(call, function=FILL, arguments=(value, lengths, *bounds, Literal(count, INT4)), type=type)
 
 
