@@ -22,6 +22,9 @@ from testdrive import Options, run_file
 pytestmark = pytest.mark.slow
 
 
+SHORT_S = 1.0  # how long an expected failure is retried; on a busy machine, a statement can take a part of this
+
+
 class Scripts:
     """Runs texts as `.td` files in a schema of their own, without a reset. Expected failures have short timeouts."""
 
@@ -42,7 +45,7 @@ class Scripts:
         assert not failures, str(failures[0])
 
     def fails(self, text: str, line: int, *parts: str, **variables: str) -> str:
-        [failure] = run_file(self.write(text), self.options(0.2, **variables))
+        [failure] = run_file(self.write(text), self.options(SHORT_S, **variables))
         assert failure.line == line, str(failure)
         for part in parts:
             assert part in failure.message
@@ -146,7 +149,7 @@ def test_copy_is_refused_as_a_query(scripts: Scripts) -> None:
 
 def test_statements_that_exceed_the_timeout(scripts: Scripts) -> None:
     scripts.passes("$ set-sql-timeout duration=50ms force\n! SELECT pg_sleep(60)\ntimeout\n> SELECT 1\n1")
-    scripts.fails("> SELECT pg_sleep(60)\n", 1, "did not end within 0.2 s")
+    scripts.fails("> SELECT pg_sleep(60)\n", 1, "did not end within 1 s")
     scripts.fails("! SELECT 1\ntimeout", 1, "must still run")
 
 
@@ -259,10 +262,10 @@ foo
 
 
 def test_a_timeout_below_the_default_needs_force(scripts: Scripts) -> None:
-    scripts.fails("$ set-sql-timeout duration=10ms\n> SELECT pg_sleep(60)\n", 2, "within 0.2 s")
+    scripts.fails("$ set-sql-timeout duration=10ms\n> SELECT pg_sleep(60)\n", 2, "within 1 s")
     scripts.fails("$ set-sql-timeout duration=10ms force\n> SELECT pg_sleep(60)\n", 2, "within 0.01 s")
     scripts.fails(
-        "$ set-sql-timeout duration=1m\n$ set-sql-timeout duration=default\n> SELECT pg_sleep(60)\n", 3, "within 0.2 s"
+        "$ set-sql-timeout duration=1m\n$ set-sql-timeout duration=default\n> SELECT pg_sleep(60)\n", 3, "within 1 s"
     )
 
 
