@@ -53,6 +53,8 @@ CREATE MACRO fn.format_type(p_type, p_modifier) AS (
         ELSE tw_t.tw_text END || tw_t.tw_dimensions
      FROM (SELECT base AS tw_base, dimensions AS tw_dimensions, oid AS tw_oid, text AS tw_text FROM pg.tw_types)
       tw_t WHERE tw_t.tw_oid = p_type), '???') END);
+CREATE MACRO tw.format_column_type(p_type, p_modifier, p_dimensions) AS (
+  fn.format_type(p_type, p_modifier) || repeat('[]', greatest(p_dimensions - 1, 0)));
 CREATE MACRO tw.regclass_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_r.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_relations) tw_r

@@ -365,6 +365,8 @@ class _Rewriter:
             return helper(f"vector_{name}", *call.expressions)
         if name == "generate_subscripts":
             return unnested_subscripts(call)
+        if name == "format_type" and (dimensions := self._dimensions(call)) is not None:
+            return helper("format_column_type", *call.expressions, dimensions)
         if name in ("json_agg", "jsonb_agg"):
             return exp.Anonymous(this="to_json", expressions=[exp.Anonymous(this="list", expressions=call.expressions)])
         if name in _RENAMED:
@@ -379,6 +381,24 @@ class _Rewriter:
             call.set("this", name)
             return call
         raise no_function(call)
+
+    def _dimensions(self, call: exp.Anonymous) -> exp.Expr | None:
+        """attndims for format_type(type, atttypmod) in a SELECT from pg_attribute without groups, otherwise None.
+
+        In Tidewire the number of dimensions is a part of a column's type.
+        """
+        select = call.find_ancestor(exp.Select)
+        modifier = call.expressions[1] if len(call.expressions) == 2 else None
+        if not isinstance(modifier, exp.Column) or modifier.name != "atttypmod":
+            return None
+        if select is None or select.args.get("from_") is None or select.args.get("group"):
+            return None
+        for item in (select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())):
+            if isinstance(item, exp.Table) and modifier.table in ("", item.alias_or_name):
+                relation = self._aliases.get(item.alias_or_name)
+                if relation is not None and relation.name == "pg_attribute":
+                    return exp.column("attndims", item.alias_or_name)
+        return None
 
     def _to_registered(self, kind: str, call: exp.Anonymous) -> exp.Expr:
         (argument,) = call.expressions

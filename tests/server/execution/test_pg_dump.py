@@ -206,6 +206,19 @@ def test_the_server_restores_its_own_dumps(dumped: str, tmp_path: Path) -> None:
         _compare(copy, ours, ["public.tags"])
 
 
+def test_a_dump_keeps_the_dimensions_of_arrays(passing_server: ServerThread) -> None:
+    dsn = passing_server.dsn()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE matrices (m int[][], n numeric(6,2)[][][], plain int[])")
+        connection.execute("INSERT INTO matrices VALUES ('{{1,2},{3,4}}', '{{{1.5}}}', '{1}'), ('{}', NULL, '{}')")
+    text = _dump(dsn)
+    other = _new_database(dsn, "other")
+    _restore(other, text)
+    assert _dump(other) == text
+    with psycopg.connect(dsn, autocommit=True) as ours, psycopg.connect(other, autocommit=True) as copy:
+        _compare(copy, ours, ["public.matrices"])
+
+
 def test_a_refresh_checks_its_view(postgres: str, dsn: str) -> None:
     statements = (
         "CREATE TABLE t (a int)",
