@@ -207,7 +207,8 @@ def test_sigterm_ends_subscriptions_with_57p01(tmp_path: Path) -> None:
         with pytest.raises(psycopg.errors.AdminShutdown):
             for _ in stream:
                 pass
-    assert server.stop() == 0
+    assert server.process.wait(HANG_S) == 0  # a second signal could arrive when the server no longer handles it
+    server.stop()
 
 
 def test_a_materialized_view_is_maintained_after_a_crash(tmp_path: Path) -> None:
