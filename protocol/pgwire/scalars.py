@@ -399,9 +399,8 @@ def _array_elements(text: str) -> tuple[list[Any], int]:
     open_lists = [whole]
     lengths: dict[int, int] = {}  # by the level of nesting
     depths: set[int] = set()  # of the elements
-    last = (
-        "{"  # the last mark: `{`, `}`, `q` and `e` for elements with and without quotes, `,` after one, `;` after `}`
-    )
+    # The last mark: `{`, `}`, `q` and `e` for elements with and without quotes, `,` after one, `;` after `}`.
+    last = "{"
     position = 1
     while open_lists:
         match = _MARK.match(body, position)
