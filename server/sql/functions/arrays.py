@@ -39,15 +39,8 @@ _NATIVE = frozenset(("bool", "int2", "int4", "int8", "float4", "float8", "numeri
 def ordering(type: PgType) -> Callable[[Any], Any]:
     """A function from values (or None) of the type to keys with PostgreSQL's order and equality. 42883 for json."""
     if type.element is not None and type.dimensions > 1:
-        count, elements = type.dimensions, ordering(with_dimensions(type, 1))
-
-        def key(value: Any) -> Any:
-            if value is None:
-                return (True, ())
-            lengths = sizes(value, count)
-            return (False, elements(flattened_list(value, count)), len(lengths), lengths)
-
-        return key
+        several = _array_key(type)
+        return lambda value: (value is None, () if value is None else several(value))
     if type.element is not None:
         inner = ordering(type.element)
         return lambda value: (value is None, () if value is None else tuple(map(inner, value)))
@@ -75,7 +68,7 @@ def _interval_span(value: Any) -> int:
 
 
 def _array_key(type: PgType) -> Callable[[Any], Any]:
-    """As `ordering`, for arrays that are compared with arrays of another number of dimensions."""
+    """As `ordering`, for arrays that are not NULL. The keys of different numbers of dimensions can be compared."""
     elements = ordering(with_dimensions(type, 1))
 
     def key(value: Any) -> Any:
