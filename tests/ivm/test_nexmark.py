@@ -121,6 +121,7 @@ async def trade(dsn: str, oracle: psycopg.Connection) -> list[str]:
     return [*faults, *house.done[1:]] if faults else []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900 * FACTOR)
 def test_queries_equal_postgresql_after_each_transaction(server: ServerThread, dsn: str, postgres: str) -> None:
     with psycopg.connect(postgres, autocommit=True) as oracle:

@@ -86,8 +86,9 @@ def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: 
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.ivm
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.cluster("embedded", "local-cluster", "connect")
 def test_a_join_and_an_aggregate_survive_the_loss_of_spark_and_of_the_server(
     tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str], engine_name: str
@@ -187,8 +188,9 @@ def await_found(connection: psycopg.Connection, indexes: set[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.ivm
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.cluster("embedded", "local-cluster", "connect")
 def test_executors_look_up_rows_in_indexes_in_files(
     tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str]

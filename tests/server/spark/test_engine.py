@@ -381,6 +381,7 @@ async def test_warm_up_pauses_while_statements_run(engine: SparkEngine, monkeypa
             await warming
 
 
+@pytest.mark.long
 @pytest.mark.crash
 async def test_a_killed_driver_is_replaced_and_its_statements_run_again(engine: SparkEngine, driver: Driver) -> None:
     table = pa.table({"c0": [1, 2, 3]})
