@@ -47,17 +47,38 @@ class Entry:
 class CommonTable:
     """A WITH query. It is bound again for every reference.
 
-    `recursive`: it names itself. `rows`: set inside its own query; the rows of the previous iteration. `search` and
-    `cycle`: its clauses.
+    `visible`: those that it can reference. `recursive`: it names itself. `rows`: set inside its own query; the rows of
+    the previous iteration. `search` and `cycle`: its clauses.
     """
 
     query: exp.Expr
     columns: tuple[str, ...]
-    visible: Mapping[str, CommonTable]
+    visible: CommonTables
     recursive: bool = False
     rows: RecursiveRows | None = None
     search: SearchClause | None = None
     cycle: CycleClause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTables:
+    """The WITH queries that can be named at a place: the first `count` items of a WITH, then those `around` this WITH.
+
+    All places in a WITH share `items`, which has the number of each item: copies for n items would take n * n memory.
+    """
+
+    items: Mapping[str, tuple[int, CommonTable]] = field(default_factory=dict)
+    count: int = 0
+    around: CommonTables | None = None
+
+    def find(self, name: str) -> CommonTable | None:
+        tables: CommonTables | None = self
+        while tables is not None:
+            number, table = tables.items.get(name, (tables.count, None))
+            if number < tables.count:
+                return table
+            tables = tables.around
+        return None
 
 
 @dataclass(slots=True)
@@ -72,7 +93,7 @@ class Scope:
 
     entries: list[Entry] = field(default_factory=list)
     parent: Scope | None = None
-    common_tables: Mapping[str, CommonTable] = field(default_factory=dict)
+    common_tables: CommonTables = field(default_factory=CommonTables)
     clause: str | None = None
     real_names: dict[str, str] = field(default_factory=dict)
     windows: dict[str, exp.Expr] = field(default_factory=dict)

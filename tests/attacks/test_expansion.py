@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,16 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.prepared import PREPARED_CHARS_MAX
 from server.sql.bind.binder import MAINTAINED_RELATIONS_MAX, RELATIONS_MAX
+from server.sql.grammar.parse import parse, parse_query
+from server.sql.grammar.rules.with_clauses import WRITING_ITEMS_MAX
+from server.sql.plan import PlanContext, plan_query
 from tests.attacks.clients import watched
 from tests.fix_server import ServerProcess, server_without_spark
 from tests.polling import until
+from tests.sql import ours
 
 pytestmark = pytest.mark.attacks
 
@@ -36,6 +42,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         connection.execute(f"ALTER VIEW v{level - 1} RENAME TO largest".encode())
     yield server
     assert server.stop() == 0
+
+
+def traced(act: Callable[[], object]) -> int:
+    """The most memory that Python's objects took meanwhile, in bytes."""
+    tracemalloc.start()
+    try:
+        act()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return most
 
 
 def doubling(first: str) -> str:
@@ -77,6 +94,34 @@ def test_planning_delays_no_other_session(
     refusals = (errors.QueryCanceled, errors.StatementTooComplex, errors.TooManyColumns)
     with watched(server), suppress(*refusals):
         connection.execute(statement.encode())
+
+
+def test_the_plan_of_a_with_is_not_larger_for_each_pair_of_its_items() -> None:
+    """Each item can name those before it. With 20,000 items, a copy of their names for each took 5 GB."""
+    items = ", ".join(f"w{n} AS (SELECT 1 AS a)" for n in range(2000))
+    query = parse_query(f"WITH {items} SELECT 1")
+    context = PlanContext(ours.state(), "materialize", ("public",), "tide")
+    assert traced(lambda: plan_query(query, context)) < 20 << 20
+
+
+def test_items_of_with_that_write_take_memory_for_what_they_name() -> None:
+    """Each has a WITH of the queries that it names. 3,000 items had all queries before them, which took gigabytes."""
+    queries = [f"q{n} AS (SELECT {n}, '{'x' * 10_000}' AS a)" for n in range(500)]
+    writes = [f"w{n} AS (INSERT INTO t SELECT a FROM q{n} RETURNING a)" for n in range(WRITING_ITEMS_MAX)]
+    assert traced(lambda: parse(f"WITH {', '.join(queries + writes)} SELECT 1")) < 100 << 20
+
+
+def test_items_of_with_that_write_are_limited() -> None:
+    write = "w{} AS (INSERT INTO t SELECT a FROM {})"
+    writes = ", ".join(write.format(n, "t") for n in range(WRITING_ITEMS_MAX + 1))
+    with pytest.raises(PgError, match="too many data-modifying WITH items") as refusal:
+        parse(f"WITH {writes} SELECT 1")
+    assert refusal.value.sqlstate is SqlState.PROGRAM_LIMIT_EXCEEDED
+    sum = " + ".join("1" * 1000)
+    writes = ", ".join(write.format(n, "q") for n in range(150))
+    with pytest.raises(PgError, match="statement is too long") as refusal:
+        parse(f"WITH q AS (SELECT {sum} AS a), {writes} SELECT 1")
+    assert refusal.value.sqlstate is SqlState.PROGRAM_LIMIT_EXCEEDED
 
 
 def test_planning_again_delays_no_other_session(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:

@@ -18,7 +18,7 @@ from server.sql.bind.paths import Paths
 from server.sql.bind.shapes import function_name, is_named
 from server.sql.expressions import ColumnRef
 from server.sql.relations import Project, Recursive, RecursiveRows, Relation
-from server.sql.scope import CommonTable, Scope
+from server.sql.scope import CommonTable, CommonTables, Scope
 
 
 def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
@@ -26,25 +26,25 @@ def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
     clause = tree.args.get("with_")
     if clause is None:
         return scope
-    visible = dict(scope.common_tables)
-    seen: set[str] = set()
+    items: dict[str, tuple[int, CommonTable]] = {}
+    visible = CommonTables(items, 0, scope.common_tables)
     named = {table.name for table in clause.parent.find_all(exp.Table) if not table.args.get("db")}
     for item in clause.expressions:
         name = item.alias
-        if name in seen:
+        if name in items:
             message = f'WITH query name "{name}" specified more than once'
             raise PgError(SqlState.DUPLICATE_ALIAS, message, position=binder.at(item.args["alias"]))
-        seen.add(name)
         columns = tuple(c.name for c in item.args["alias"].args.get("columns") or ())
         recursive = bool(clause.args.get("recursive")) and is_named(item.this, name)
         search, cycle = item.args.get("search"), item.args.get("cycle")
         if (search or cycle) and not recursive:
             message = "WITH query is not recursive"
             raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(item.args["alias"]))
-        table = CommonTable(item.this, columns, dict(visible), recursive, search=search, cycle=cycle)
+        table = CommonTable(item.this, columns, visible, recursive, search=search, cycle=cycle)
         if name not in named:
             common_table(binder, table, name, scope, item)  # unreferenced, but must still be valid
-        visible[name] = table
+        items[name] = len(items), table
+        visible = CommonTables(items, len(items), scope.common_tables)
     return Scope(parent=scope.parent, common_tables=visible, entries=scope.entries)
 
 
@@ -99,7 +99,8 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
     rows = RecursiveRows(binder.new_id(), tuple(
         binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
     ), len(paths.names))  # fmt: skip
-    visible = {**table.visible, name: CommonTable(table.query, (), {}, rows=rows)}
+    itself = CommonTable(table.query, (), CommonTables(), rows=rows)
+    visible = CommonTables({name: (0, itself)}, 1, table.visible)
     step_tree = paths.step_tree(union.expression)
     step = binder.query(step_tree, Scope(parent=scope.parent, common_tables=visible), keep_unknown=True)
     if len(step.columns) - len(paths.previous) != width:

@@ -32,8 +32,8 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
         message = f"improper qualified name (too many dotted names): {tree.sql()}"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
     parts = tuple(tree.args[k].name for k in ("catalog", "db", "this") if tree.args.get(k) is not None)
-    if len(parts) == 1 and parts[0] in outer.common_tables:
-        return common_table(binder, outer.common_tables[parts[0]], parts[0], outer, tree)
+    if len(parts) == 1 and (table := outer.common_tables.find(parts[0])) is not None:
+        return common_table(binder, table, parts[0], outer, tree)
     item = find_relation(
         binder.context.state, parts, binder.context.database, binder.context.search_path, binder.at(tree)
     )

@@ -196,7 +196,7 @@ class _Limits:
         """Counts the tokens that were added since the last call. Raises PgError 54000 or 54011."""
         checkpoint()
         if len(tokens) > TEXT_TOKENS_MAX:
-            raise _too_long("query string", TEXT_TOKENS_MAX, "Send its statements one at a time.")
+            raise too_long("query string", TEXT_TOKENS_MAX, "Send its statements one at a time.")
         commas = self._commas
         for index in range(self._checked, len(tokens)):
             kind, value, start, _ = tokens[index]
@@ -223,10 +223,11 @@ class _Limits:
                     commas[-1] = -1
         self._checked = len(tokens)
         if len(tokens) - self._begin > STATEMENT_TOKENS_MAX:
-            raise _too_long("statement", STATEMENT_TOKENS_MAX, "Load rows with COPY FROM STDIN or several INSERTs.")
+            raise too_long("statement", STATEMENT_TOKENS_MAX, "Load rows with COPY FROM STDIN or several INSERTs.")
 
 
-def _too_long(what: str, tokens_max: int, hint: str) -> PgError:
+def too_long(what: str, tokens_max: int, hint: str) -> PgError:
+    """54000 for a text of too many tokens."""
     detail = f"It has more than {tokens_max} words, values and symbols."
     return PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, f"{what} is too long", detail=detail, hint=hint)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.lexer import Kind, Token
+from server.sql.grammar.lexer import STATEMENT_TOKENS_MAX, Kind, Token, too_long
 from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.queries import parse_select, refuse_into
 from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_update
@@ -25,6 +25,7 @@ _WRITES: dict[str, Callable[[TokenReader], Insert | Update | Delete | Merge]] = 
     "merge": parse_merge,
 }
 _MAINS = ("select", "values", "table", *_WRITES)
+WRITING_ITEMS_MAX = 200  # each has a plan of its own
 ID_SCHEMA = "$id"  # names a relation by its id (server.sql.scope)
 
 
@@ -43,7 +44,11 @@ def parse_with(tokens: TokenReader) -> Insert | Update | Delete | Merge | Select
     if not is_write:
         return parse_select(tokens)
     tokens.move_to(main)
-    return _with_common_tables(tokens, start, tokens.tokens[start:main])
+    clause = tokens.tokens[start:main]
+    tokens.span()
+    whole = tokens.text_from(start)
+    tokens.move_to(main)
+    return _with_common_tables(tokens, whole, clause)
 
 
 def _has_writing_item(items: Sequence[Token]) -> bool:
@@ -61,16 +66,18 @@ def _has_writing_item(items: Sequence[Token]) -> bool:
     return False
 
 
-def _with_common_tables(tokens: TokenReader, start: int, clause: Sequence[Token]) -> Insert | Update | Delete | Merge:
-    """The write at the current token, whose WITH is `clause`. `start`: the first token of its text."""
+def _with_common_tables(
+    tokens: TokenReader, whole: tuple[str, int], clause: Sequence[Token]
+) -> Insert | Update | Delete | Merge:
+    """The write at the current token, whose WITH is `clause`. `whole`: the text from WITH on, and its offset."""
     end = tokens.token
     word = tokens.word
     if not clause:
         return _WRITES[word](tokens)
     select = Token(Kind.WORD, "select", end.start, end.start), Token(Kind.NUMBER, "1", end.start, end.start)
-    common_tables = tokens.parsed_query((*clause, *select, end), *tokens.text_from(start))
+    common_tables = tokens.parsed_query((*clause, *select, end), *whole)
     statement = _WRITES[word](tokens)
-    text, offset = tokens.text_from(start)
+    text, offset = whole
     return replace(statement, text=text, offset=offset, common_tables=common_tables)
 
 
@@ -80,21 +87,23 @@ def _parse_with_writes(tokens: TokenReader) -> WithWrites:
     In the WITH of a later part, the query of an item that writes is replaced by one of its RETURNING rows.
     """
     start = tokens.index
+    tokens.span()
+    whole = tokens.text_from(start)
+    tokens.move_to(start)
     head = [tokens.token]
     tokens.expect("with")
     if tokens.at("recursive"):
         head.append(tokens.token)
         tokens.advance()
-    written: list[WritingItem] = []
-    known: list[list[Token]] = []
+    items = _Items(head, whole)
     while True:
-        _parse_item(tokens, start, head, known, written)
+        items.parse(tokens)
         if not tokens.take(","):
             break
-    clause = _clause(head, known)
+    clause = _clause(head, list(items.known.values()))
     is_write = tokens.at(*_WRITES)
-    main = _with_common_tables(tokens, start, clause) if is_write else _parse_main_query(tokens, clause)
-    return WithWrites(*tokens.text_from(start), tuple(written), main)
+    main = _with_common_tables(tokens, whole, clause) if is_write else _parse_main_query(tokens, clause)
+    return WithWrites(*tokens.text_from(start), tuple(items.written), main)
 
 
 def _clause(head: Sequence[Token], known: Sequence[Sequence[Token]]) -> list[Token]:
@@ -107,42 +116,71 @@ def _clause(head: Sequence[Token], known: Sequence[Sequence[Token]]) -> list[Tok
     return clause
 
 
-def _parse_item(
-    tokens: TokenReader,
-    start: int,
-    head: Sequence[Token],
-    known: list[list[Token]],
-    written: list[WritingItem],
-) -> None:
-    """An item, added to `known`, and to `written` if it writes."""
-    first = tokens.index
-    name = tokens.ident()
-    if any(item.name.name == name.name for item in written):
-        message = f'WITH query name "{name.name}" specified more than once'
-        raise PgError(SqlState.DUPLICATE_ALIAS, message, position=name.position)
-    tokens.column_list()
-    tokens.expect("as")
-    if not tokens.take("materialized"):
-        tokens.take("not", "materialized")
-    tokens.expect("(")
-    opened = tokens.index
-    if not tokens.at(*_WRITES):
-        tokens.span()
+class _Items:
+    """The items of a WITH of which one writes.
+
+    `written`: those that write. `known`: the tokens of those that have rows, by name. `head`: the words before them.
+    """
+
+    def __init__(self, head: Sequence[Token], whole: tuple[str, int]) -> None:
+        self.written: list[WritingItem] = []
+        self.known: dict[str, list[Token]] = {}
+        self._head, self._whole = head, whole
+        self._names: set[str] = set()
+        self._words = 0
+
+    def parse(self, tokens: TokenReader) -> None:
+        """Adds the item at the current token. 42712, 54000."""
+        first = tokens.index
+        name = tokens.ident()
+        if name.name in self._names:
+            message = f'WITH query name "{name.name}" specified more than once'
+            raise PgError(SqlState.DUPLICATE_ALIAS, message, position=name.position)
+        self._names.add(name.name)
+        tokens.column_list()
+        tokens.expect("as")
+        if not tokens.take("materialized"):
+            tokens.take("not", "materialized")
+        tokens.expect("(")
+        opened = tokens.index
+        if not tokens.at(*_WRITES):
+            tokens.span()
+            tokens.expect(")")
+            for word, last in (("search", "set"), ("cycle", "using")):
+                if tokens.take(word):
+                    tokens.span(last)
+                    tokens.expect(last)
+                    tokens.ident()
+            self.known[name.name] = list(tokens.tokens[first : tokens.index])
+            return
+        if len(self.written) == WRITING_ITEMS_MAX:
+            detail = f"A WITH can have at most {WRITING_ITEMS_MAX} items that write."
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "too many data-modifying WITH items", detail=detail)
+        body = tokens.span()
+        tokens.move_to(opened)
+        clause = self._named_in(body)
+        self._words += len(clause)
+        if self._words > STATEMENT_TOKENS_MAX:
+            hint = "The queries of WITH count once for each item that writes and names them."
+            raise too_long("statement", STATEMENT_TOKENS_MAX, hint)
+        statement = _with_common_tables(tokens, self._whole, clause)
+        closing = tokens.token
         tokens.expect(")")
-        for word, last in (("search", "set"), ("cycle", "using")):
-            if tokens.take(word):
-                tokens.span(last)
-                tokens.expect(last)
-                tokens.ident()
-        known.append(list(tokens.tokens[first : tokens.index]))
-        return
-    statement = _with_common_tables(tokens, start, _clause(head, known))
-    closing = tokens.token
-    tokens.expect(")")
-    item = WritingItem(name, ObjectId(f"w{len(written) + 1}"), statement, bool(statement.returning))
-    written.append(item)
-    if item.returns:
-        known.append([*tokens.tokens[first:opened], *_rows_of(item, closing.start), closing])
+        item = WritingItem(name, ObjectId(f"w{len(self.written) + 1}"), statement, bool(statement.returning))
+        self.written.append(item)
+        if item.returns:
+            self.known[name.name] = [*tokens.tokens[first:opened], *_rows_of(item, closing.start), closing]
+
+    def _named_in(self, body: Sequence[Token]) -> list[Token]:
+        """WITH and the items that a statement can reference: those that it names, and those that they name."""
+        found: set[str] = set()
+        texts = [body]
+        while texts:
+            for token in texts.pop():
+                if token.value in self.known and token.value not in found:
+                    found.add(token.value)
+                    texts.append(self.known[token.value])
+        return _clause(self._head, [item for name, item in self.known.items() if name in found])
 
 
 def _rows_of(item: WritingItem, at: int) -> list[Token]:
