@@ -41,6 +41,8 @@ MAINTAINED_RELATIONS_MAX = 500
 """The same limit for a maintained query, which is also planned when its dataflow starts, on the event loop."""
 COLUMNS_MAX = 200_000
 """The limit of columns in all relations and queries of a statement."""
+JOINED_COLUMNS_MAX = 2_000_000
+"""The limit of columns in all joins of a statement. Each join has the columns of both sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ class Binder(Coercer):
         self._sizes: dict[int, tuple[Any, int]] = {}
         self._element_ids: dict[tuple[str, Expression, Expression], int] = {}
         self._last_id = 0
+        self._joined = 0  # the number of columns of all joins that were bound so far
         self._last_level = 0
 
     def stored_text(self, source: Query | Expr) -> str:
@@ -248,6 +251,16 @@ class Binder(Coercer):
         if self._last_id > COLUMNS_MAX:
             raise too_complex()
         return self._last_id
+
+    def count_joined(self, columns: Sequence[Column]) -> None:
+        """Counts the columns of a join. 54000 beyond JOINED_COLUMNS_MAX."""
+        self._joined += len(columns)
+        if self._joined > JOINED_COLUMNS_MAX:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f"the joins of a statement can have at most {JOINED_COLUMNS_MAX} columns together",
+                hint="Join queries that select only the columns that are needed.",
+            )
 
     def new_relation(self) -> None:
         """Counts a relation that the statement names. 54000 beyond the limit."""

@@ -37,11 +37,11 @@ def from_clause(binder: Binder, tree: exp.Expr, outer: Scope) -> FromItem:
     for join in joins:
         before = result.entries if result is not None else []
         if _is_comma(join):
-            result = group if result is None else crossed(result, group)
+            result = group if result is None else crossed(binder, result, group)
             group = _from_item(binder, join.this, outer, result.entries)
         else:
             group = _with_join(binder, group, join, outer, before)
-    result = group if result is None else crossed(result, group)
+    result = group if result is None else crossed(binder, result, group)
     _check_aliases(tree)
     return result
 
@@ -106,7 +106,7 @@ def _with_own_joins(binder: Binder, tree: exp.Table | exp.Subquery, outer: Scope
     result = _from_item(binder, bare, outer, before)
     for join in joins:
         if _is_comma(join):
-            result = crossed(result, _from_item(binder, join.this, outer, before + result.entries))
+            result = crossed(binder, result, _from_item(binder, join.this, outer, before + result.entries))
         else:
             result = _with_join(binder, result, join, outer, before)
     return result

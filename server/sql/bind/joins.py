@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,15 +16,16 @@ from server.sql.bind.connectives import conjunction
 from server.sql.bind.from_item import FromItem
 from server.sql.bind.shapes import real_names
 from server.sql.columns import free_columns
-from server.sql.expressions import Call, ColumnRef, Expression, Literal, transform
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, transform
 from server.sql.functions import syntax
-from server.sql.relations import Join, JoinKind
+from server.sql.relations import Join, JoinKind, Relation
 from server.sql.scope import Entry, Scope
 
 
-def crossed(left: FromItem, right: FromItem) -> FromItem:
+def crossed(binder: Binder, left: FromItem, right: FromItem) -> FromItem:
     """CROSS JOIN."""
     columns = left.relation.columns + right.relation.columns
+    binder.count_joined(columns)
     node = Join(JoinKind.CROSS, left.relation, right.relation, None, columns, right.lateral)
     return FromItem(node, left.entries + right.entries, left.lateral or right.lateral)
 
@@ -40,11 +41,10 @@ def joined(binder: Binder, left: FromItem, right: FromItem, join: exp.Join, oute
     is_right_nullable = kind in (JoinKind.LEFT, JoinKind.FULL)
     left_entries = _nullable_entries(left.entries) if is_left_nullable else left.entries
     right_entries = _nullable_entries(right.entries) if is_right_nullable else right.entries
-    columns = tuple(
-        replace(column, nullable=column.nullable or is_nullable)
-        for relation, is_nullable in ((left.relation, is_left_nullable), (right.relation, is_right_nullable))
-        for column in relation.columns
-    )
+    left_columns = _nullable_columns(left.relation) if is_left_nullable else left.relation.columns
+    right_columns = _nullable_columns(right.relation) if is_right_nullable else right.relation.columns
+    columns = left_columns + right_columns
+    binder.count_joined(columns)
     if right.lateral and is_left_nullable:
         _check_lateral(left, right)
     node = Join(kind, left.relation, right.relation, condition, columns, right.lateral)
@@ -100,15 +100,25 @@ def _merged_pairs(join: exp.Join, left: FromItem, right: FromItem) -> list[_Merg
         message = f'column name "{twice}" appears more than once in USING clause'
         raise PgError(SqlState.DUPLICATE_COLUMN, message)
     pairs = []
+    left_positions, right_positions = _positions(left), _positions(right)
     for name in names:
-        i, j = _position(name, left, "left"), _position(name, right, "right")
+        i, j = _position(name, left_positions, "left"), _position(name, right_positions, "right")
         nullable = left.entries[i].expression.nullable and right.entries[j].expression.nullable
         pairs.append(_MergedPair(name, i, j, nullable))
     return pairs
 
 
-def _position(name: str, side: FromItem, which: str) -> int:
-    found = [i for i, entry in enumerate(side.entries) if entry.name == name and entry.visible]
+def _positions(side: FromItem) -> dict[str, list[int]]:
+    """The positions of the visible entries of each name."""
+    positions: dict[str, list[int]] = {}
+    for i, entry in enumerate(side.entries):
+        if entry.visible:
+            positions.setdefault(entry.name, []).append(i)
+    return positions
+
+
+def _position(name: str, positions: Mapping[str, Sequence[int]], which: str) -> int:
+    found = positions.get(name, ())
     if not found:
         message = f'column "{name}" specified in USING clause does not exist in {which} table'
         raise PgError(SqlState.UNDEFINED_COLUMN, message)
@@ -166,10 +176,18 @@ def _merged_entries(
     return merged
 
 
+def _nullable_columns(relation: Relation) -> tuple[Column, ...]:
+    """The columns of a side that an outer join may fill with NULLs."""
+    return tuple(column if column.nullable else replace(column, nullable=True) for column in relation.columns)
+
+
 def _nullable_entries(entries: Sequence[Entry]) -> list[Entry]:
     """The entries of a side that an outer join may fill with NULLs."""
 
     def nullable(node: Any) -> Any | None:
         return ColumnRef(replace(node.column, nullable=True)) if isinstance(node, ColumnRef) else None
 
-    return [replace(e, expression=transform(e.expression, nullable), is_extended=True) for e in entries]
+    return [
+        e if e.is_extended else replace(e, expression=transform(e.expression, nullable), is_extended=True)
+        for e in entries
+    ]
