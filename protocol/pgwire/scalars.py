@@ -318,12 +318,14 @@ def _dashed(digits: str) -> str:
 
 
 _ESCAPED = re.compile(rb"\\(?:\\|([0-3][0-7][0-7]))|\\")
+_PIECE = r"(?>(?:(?:\\.?|[^\\])[^\\]*+){1,1000})"
+"""A part of a text with a limited number of escapes. No other thread runs during a match or a substitution."""
+_PIECE_BYTES, _PIECE_TEXT = re.compile(_PIECE.encode(), re.DOTALL), re.compile(_PIECE, re.DOTALL)
 
 
 def _bytea(type: PgType, text: str) -> bytes:
     if text.startswith("\\x"):
         return _hex(text[2:])
-    data = text.encode()
 
     def byte(match: re.Match[bytes]) -> bytes:
         if match[1] is not None:
@@ -332,39 +334,44 @@ def _bytea(type: PgType, text: str) -> bytes:
             return b"\\"
         raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea")
 
-    return _ESCAPED.sub(byte, data)
+    return b"".join(_ESCAPED.sub(byte, piece[0]) for piece in _PIECE_BYTES.finditer(text.encode()))
+
+
+_HEX_DIGITS = re.compile("[0-9a-fA-F]*+")
+_HEX_PIECE = re.compile(r"(?>(?:[ \n\t\r]++|[0-9a-fA-F]{2}){1,1000})")
 
 
 def _hex(digits: str) -> bytes:
     """Decodes pairs of hexadecimal digits; white space is allowed between pairs."""
-    out, position = bytearray(), 0
-    if re.fullmatch("(?:[0-9a-fA-F]{2})*", digits, re.ASCII):
+    if len(digits) % 2 == 0 and _HEX_DIGITS.fullmatch(digits):
         return bytes.fromhex(digits)
-    while position < len(digits):
-        if digits[position] in " \n\t\r":
-            position += 1
-            continue
-        for index in (position, position + 1):
-            if index >= len(digits):
-                message = "invalid hexadecimal data: odd number of digits"
-                raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
-            if digits[index] not in "0123456789abcdefABCDEF":
-                message = f'invalid hexadecimal digit: "{digits[index]}"'
-                raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
-        out.append(int(digits[position : position + 2], 16))
-        position += 2
+    out, position = bytearray(), 0
+    while match := _HEX_PIECE.match(digits, position):
+        out += bytes.fromhex(match[0])
+        position = match.end()
+    for index in range(position, min(position + 2, len(digits))):
+        if digits[index] not in "0123456789abcdefABCDEF":
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'invalid hexadecimal digit: "{digits[index]}"')
+    if position < len(digits):
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "invalid hexadecimal data: odd number of digits")
     return bytes(out)
 
 
 # ---- arrays
 
+_IN_QUOTES = r'[^"\\]*+(?>(?:\\.[^"\\]*+){0,1000})'
+_IN_PLAIN = r'[^"\\{},]*+(?>(?:\\.[^"\\{},]*+){0,1000})'
 _MARK = re.compile(
-    r'[ \t\n\v\f\r]*+(?:("(?>(?:[^"\\]|\\.)*)")|([{},])|((?:[^"\\{}, \t\n\v\f\r]|\\.)(?>(?:[^"\\{},]|\\.)*)))',
+    rf'[ \t\n\v\f\r]*+(?:("{_IN_QUOTES}")|([{{}},])|((?:[^"\\{{}}, \t\n\v\f\r]|\\.){_IN_PLAIN})|("))',
     re.DOTALL,
 )
-_BOUNDS = re.compile(r"[ \t\n\v\f\r]*(?:\[[+-]?\d+(?::[+-]?\d+)?\])+[ \t\n\v\f\r]*=", re.ASCII)
-_OPENING = rb"(?:[ \t\n\v\f\r]*\{)+(?![ \t\n\v\f\r]*\})"
-_OPENING_BYTES, _OPENING_TEXT = re.compile(_OPENING), re.compile(_OPENING.decode())
+_QUOTED_CONTENTS, _PLAIN_CONTENTS = re.compile(_IN_QUOTES, re.DOTALL), re.compile(_IN_PLAIN, re.DOTALL)
+_BOUND = r"[ \t\n\v\f\r]*+\[[+-]?\d++(?::[+-]?\d++)?\]"
+_BOUNDS = re.compile(
+    rf"(?P<too_many>(?:{_BOUND}){{{DIMENSIONS_MAX + 1}}})|(?:{_BOUND}){{1,{DIMENSIONS_MAX}}}[ \t\n\v\f\r]*+=", re.ASCII
+)
+_OPENING = rf"(?:[ \t\n\v\f\r]*+\{{){{1,{DIMENSIONS_MAX + 1}}}(?![ \t\n\v\f\r]*+\}})"
+_OPENING_BYTES, _OPENING_TEXT = re.compile(_OPENING.encode()), re.compile(_OPENING)
 
 
 def literal_dimensions(text: str) -> int:
@@ -390,7 +397,9 @@ def _array_elements(text: str) -> tuple[list[Any], int]:
 
     if (simple := _simple_elements(text)) is not None:
         return simple, 1
-    if _BOUNDS.match(text):
+    if (bounds := _BOUNDS.match(text)) is not None:
+        if bounds["too_many"] is not None:
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, too_many_dimensions(DIMENSIONS_MAX + 1))
         raise no_bounds()
     body = text.strip(_SPACE)
     if not body.startswith("{"):
@@ -409,7 +418,7 @@ def _array_elements(text: str) -> tuple[list[Any], int]:
             if rest and last not in "{," and not (last == "e" and rest[0] == "\\"):
                 raise malformed("Unexpected array element." if rest[0] == '"' else 'Unexpected "\\" character.')
             raise malformed("Unexpected end of input.")
-        quoted, mark, plain = match.groups()
+        quoted, mark, plain, quote = match.groups()
         position = match.end()
         level = len(open_lists)
         if mark == "{":
@@ -436,6 +445,13 @@ def _array_elements(text: str) -> tuple[list[Any], int]:
             if last not in "{,":
                 escape = plain is not None and plain.startswith("\\")
                 raise malformed('Unexpected "\\" character.' if escape else "Unexpected array element.")
+            if quote is not None:
+                quoted, position = _continued(body, quote, position, _QUOTED_CONTENTS)
+                if body[position : position + 1] != '"':
+                    raise malformed("Unexpected end of input.")
+                quoted, position = f'{quoted}"', position + 1
+            elif plain is not None and body[position : position + 1] == "\\":
+                plain, position = _continued(body, plain, position, _PLAIN_CONTENTS)
             depths.add(level)
             open_lists[-1].append(_element_text(quoted, plain))
             last = "q" if plain is None else "e"
@@ -457,12 +473,30 @@ def no_bounds() -> PgError:
     )
 
 
+def _continued(text: str, element: str, position: int, contents: re.Pattern[str]) -> tuple[str, int]:
+    """The rest of an element whose beginning ends at `position`, after the beginning, and the end of the rest."""
+    end, after = -1, position
+    while after != end:  # a match has a limited number of escapes
+        end = after
+        match = contents.match(text, end)
+        assert match is not None
+        after = match.end()
+    return element + text[position:end], end
+
+
 def _element_text(quoted: str | None, plain: str) -> str | None:
     """The text of an element in an array's text. Without quotes, `NULL` is NULL."""
     if quoted is not None:
-        inner = quoted[1:-1]
-        return re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL) if "\\" in inner else inner
+        return _without_escapes(quoted[1:-1])
     return None if plain.strip(_SPACE).lower() == "null" else _unescaped(plain)
+
+
+def _without_escapes(text: str) -> str:
+    """Replaces each backslash and the character after it by this character."""
+    if "\\" not in text:
+        return text
+    pieces = (piece[0].split("\\\\") for piece in _PIECE_TEXT.finditer(text))
+    return "".join("\\".join(part.replace("\\", "") for part in parts) for parts in pieces)
 
 
 def _simple_elements(text: str) -> list[str | None] | None:
@@ -483,7 +517,7 @@ def _unescaped(plain: str) -> str:
     kept = plain.rstrip(_SPACE)
     if (len(kept) - len(kept.rstrip("\\"))) % 2:
         kept = plain[: len(kept) + 1]
-    return re.sub(r"\\(.)", r"\1", kept, flags=re.DOTALL)
+    return _without_escapes(kept)
 
 
 _STYLED: dict[str, Callable[[str, InputStyle], Any]] = {

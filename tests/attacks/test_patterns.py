@@ -17,7 +17,7 @@ import pytest
 from protocol.pgwire.binary_columns import varying_column
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import INT8, TEXT, returned_type, row_type
+from protocol.pgwire.types import BYTEA, INT8, TEXT, returned_type, row_type
 from server.sql.grammar.lexer import tokenize
 from server.sql.grammar.literal_rows import split_few
 from server.sql.json_path.parser import parsed
@@ -55,19 +55,27 @@ def test_a_text_for_a_pattern_delays_no_other_session(own_server: ServerProcess,
         assert time.monotonic() - begun < ENDS_WITHIN_S
 
 
+LONG_CHARS = 16_000_000
 PARAMETERS = {
-    "float8": f"{DIGITS}x",
-    "numeric": f"{DIGITS}x",
-    "interval": f"P{DIGITS}x",
-    "text[]": f"{{\\a{SPACES}b}}",
+    "float8": ("float8", f"{DIGITS}x"),
+    "numeric": ("numeric", f"{DIGITS}x"),
+    "interval": ("interval", f"P{DIGITS}x"),
+    "an element of an array": ("text[]", f"{{\\a{SPACES}b}}"),
+    "braces": ("text[]", "{" * LONG_CHARS),
+    "bounds": ("text[]", "[1:1]" * (LONG_CHARS // 5)),
+    "escapes in quotes": ("text[]", '{"' + '\\"' * (LONG_CHARS // 2)),
+    "escapes without quotes": ("text[]", "{" + "\\a" * (LONG_CHARS // 2) + "}}"),
+    "hexadecimal digits": ("bytea", "\\x" + "aa" * (LONG_CHARS // 2) + "g"),
 }
 
 
-@pytest.mark.parametrize("type", PARAMETERS)
-def test_a_long_parameter_for_a_pattern_delays_no_other_session(own_server: ServerProcess, type: str) -> None:
+@pytest.mark.parametrize(("type", "text"), PARAMETERS.values(), ids=PARAMETERS)
+def test_a_long_parameter_for_a_pattern_delays_no_other_session(
+    own_server: ServerProcess, type: str, text: str
+) -> None:
     with watched(own_server, PAUSE_MAX_S), psycopg.connect(own_server.dsn, autocommit=True) as connection:
-        with suppress(psycopg.errors.DataError):
-            connection.execute(f"SELECT %s::{type}".encode(), [PARAMETERS[type]])
+        with suppress(psycopg.errors.DataError, psycopg.errors.ProgramLimitExceeded):
+            connection.execute(f"SELECT %s::{type}".encode(), [text])
 
 
 REPEATED = 100_000
@@ -97,6 +105,7 @@ LONG: dict[str, tuple[Callable[[str], object], str]] = {
     "values of a row": (split_few, "INSERT INTO t VALUES (1" + ",1" * REPEATED + ")"),
     "characters of a field of a row": (sent_row, '("' + "a," * REPEATED + '")'),
     "digits of an integer": (lambda text: parse_text(INT8, text), "9" * REPEATED),
+    "escapes of bytes": (lambda text: parse_text(BYTEA, text), "\\\\" * REPEATED),
     "underscores of an integer": (lambda text: parse_text(INT8, text), "0x" + "_f" * REPEATED),
     "digits in a JSON path": (parsed, "9" * 2 * REPEATED),
     "characters of a name in a JSON path": (parsed, "$." + "a" * REPEATED),

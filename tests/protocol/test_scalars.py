@@ -45,13 +45,23 @@ from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 
 INPUTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "scalar_inputs.json").read_text())
+_ESCAPES = (999, 1_000, 1_001, 2_500)
 _DIGITS = ["1" * 5_000, "0" * 5_000 + "1"]
 _INSTANTS = [*_DIGITS, *(f"2020-01-01 {'10:00:00.'.ljust(length, '0')}" for length in (117, 118, 141, 142))]
 LONG = {
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _INSTANTS),
     "interval": [*_DIGITS, *(f"{'1.'.ljust(length, '0')} days" for length in (250, 251))],
+    "bytea": [text for number in _ESCAPES for text in (r"\\" * number, r"a\101" * number, r"\\" * number + "\\")]
+    + [text for number in _ESCAPES for text in (r"\x" + "aa " * number, r"\x" + "aa " * number + "a")],
+    "text[]": [
+        text.replace("?", escapes * number)
+        for number in _ESCAPES
+        for escapes in (r"\"", r"\a", r"\ ", r"\\")
+        for text in ('{"?"}', '{"?', "{?}", "{a?  ,b}", '{"?"b}', '{?"b"}', '{"a"?}')
+    ],
+    "int4[]": ["[1:1]" * 7 + "={1}", "[1] " * 7 + "={1}", "{" * 7 + "1" + "}" * 7],
 }
-"""Texts beyond the buffers of PostgreSQL, just as long, and shorter ones."""
+"""Texts beyond the buffers of PostgreSQL, just as long, and shorter ones. Texts around what one match reads."""
 
 
 @pytest.fixture(scope="module")

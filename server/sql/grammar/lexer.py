@@ -328,6 +328,7 @@ def _end(text: str, start: int, contents: re.Pattern[str]) -> int:
     """The end of a string or quoted name whose contents begin at `start`; -1 if it has none."""
     end, after = -1, start
     while after != end:  # a match has a limited number of quotes
+        checkpoint()
         end = after
         match = contents.match(text, end)
         assert match is not None
@@ -397,6 +398,7 @@ def _unescape(body: str, start: int) -> str:
     """Resolves the escapes of one segment. Bytes above 127 become surrogates, as with `surrogateescape`."""
 
     def replaced(match: re.Match[str]) -> str:
+        checkpoint()
         if match["char"] is not None:
             return _ESCAPED_CHARS.get(match["char"], match["char"])
         if match["octal"] is not None or match["hex"] is not None:
@@ -454,6 +456,7 @@ def _unicode(raw: str, escape: str, start: int) -> str:
     pattern = re.compile(rf"{character}(?:({character})|([0-9A-Fa-f]{{4}})|\+([0-9A-Fa-f]{{6}}))?|{quote}")
 
     def replaced(match: re.Match[str]) -> str:
+        checkpoint()
         position = at + match.start() + 1
         if match[0] == quote:
             return quote[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from inspect import isfunction, signature
@@ -476,7 +476,8 @@ def test_the_tokens_of_a_statement_and_of_a_text_are_limited(monkeypatch: pytest
         assert caught.value.hint is not None
 
 
-def test_parsing_stops_at_the_first_checkpoint_after_the_request() -> None:
+def stopped_at_once(work: Callable[[str], object], text: str) -> None:
+    """The work stops at the first checkpoint after the request, which is the fourth one."""
     calls = 0
 
     def is_stopped() -> bool:
@@ -485,5 +486,18 @@ def test_parsing_stops_at_the_first_checkpoint_after_the_request() -> None:
         return calls > 3
 
     with pytest.raises(Stopped):
-        stoppable(is_stopped, parse, f"SELECT 1 WHERE 1 IN (1{', 1' * 50_000})")
+        stoppable(is_stopped, work, text)
     assert calls == 4
+
+
+def test_parsing_stops_at_the_first_checkpoint_after_the_request() -> None:
+    stopped_at_once(parse, f"SELECT 1 WHERE 1 IN (1{', 1' * 50_000})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'a'\n" * 1_000, "'" + "''" * 5_000 + "'", "E'" + r"\n" * 1_000 + "'", "U&'" + r"\0041" * 1_000 + "'"],
+    ids=["parts", "quotes", "escapes", "Unicode escapes"],
+)
+def test_parsing_stops_inside_a_string(text: str) -> None:
+    stopped_at_once(tokenize, text)
