@@ -18,6 +18,12 @@ import pyarrow as pa
 
 from catalog.updates import DIFF, DIFF_FIELD
 
+SHORT_BYTES = 16
+LONG_CHARS_MAX = 32 * 1024
+"""The limit for the values of a table's columns in payloads that lack them: the characters of those that are `encoded`
+in more than SHORT_CHARS. A read makes a copy of each value for each row, and the catalog is in memory."""
+SHORT_CHARS = 420  # as many as a value of SHORT_BYTES has, of any type that is no array
+
 NOW = -1
 """`Numbering.readable_from` of a table that a transaction has rewritten: the committer replaces it by its timestamp."""
 
@@ -43,6 +49,16 @@ class Numbering:
     def initial(cls, width: int) -> Numbering:
         """The numbers of the columns of a table that was never altered."""
         return cls(tuple(range(width)), width)
+
+    def accepts(self, value: pa.Scalar) -> bool:
+        """Whether a new column may have `value` in existing rows: it is short, or LONG_CHARS_MAX is not exceeded."""
+        size = pa.repeat(value, 1).nbytes
+        if not value.is_valid or size <= SHORT_BYTES:
+            return True
+        if size > LONG_CHARS_MAX:
+            return False
+        long = sum(len(text) for _, text in self.missing if len(text) > SHORT_CHARS)
+        return long + len(encoded(value)) <= LONG_CHARS_MAX
 
     def added(self, value: pa.Scalar, at: int | None = None) -> Numbering:
         """With a new column, which has `value` in existing rows. `at`: the position of the column that it replaces."""

@@ -53,6 +53,8 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
         default, sequences = await in_catalog(context, definition.default.text, planned)
         column = replace(column, default=default, sequences=sequences)
     value = await _initial_value(context, column) if definition.generated is None else None
+    if value is not None and not numbering_of(table).accepts(value):
+        value = None  # is written to each row, within the limits of UPDATE
     state, identity = context.state, definition.identity
     if identity is not None:
         column, state = create_owned(context, state, table, column, identity)

@@ -135,3 +135,19 @@ def test_a_reader_with_a_dropped_column_is_refused(tmp_path: Path) -> None:
 def test_values_are_restored(value: pa.Scalar) -> None:
     assert decoded(encoded(value)).equals(value)
     assert decoded(encoded(value)).type == value.type
+
+
+def test_the_long_values_of_added_columns_are_limited() -> None:
+    """Short values and NULL are accepted always: a table has a limited number of columns."""
+    text, number, null = pa.scalar("x" * 1_000), pa.scalar(10**12), pa.scalar(None, pa.list_(pa.string()))
+    numbering, accepted = Numbering.initial(1), 0
+    assert not numbering.accepts(pa.scalar("x" * 100_000))
+    while numbering.accepts(text):
+        numbering, accepted = numbering.added(text), accepted + 1
+    assert 10 < accepted < 25
+    for _ in range(500):
+        assert numbering.accepts(number)
+        assert numbering.accepts(null)
+        numbering = numbering.added(number)
+    assert not numbering.accepts(text)
+    assert numbering.dropped(1).accepts(text)

@@ -52,6 +52,21 @@ def test_added_columns_have_their_default_in_existing_rows(ours: Connection) -> 
     assert rows(ours, "SELECT sum(n), max(s) FROM t WHERE v IS NULL")[0][0] == 15
 
 
+def test_long_values_of_added_columns_are_written_to_the_rows(ours: Connection) -> None:
+    """Many of them, and a single one, also of a domain and without NULL."""
+    ours.execute("CREATE DOMAIN long AS text CHECK (length(value) > 2); CREATE TABLE t (k int)")
+    ours.execute("INSERT INTO t VALUES (1), (2)")
+    ours.execute("ALTER TABLE t ADD COLUMN a long NOT NULL DEFAULT repeat('a', 50000)")
+    many = ", ".join(f"ADD COLUMN b{number} text DEFAULT '{number}{'b' * 10_000}'" for number in range(5))
+    ours.execute(f"ALTER TABLE t {many}".encode())
+    ours.execute("INSERT INTO t (k) VALUES (3)")
+    lengths = ", ".join(f"length(b{number}), left(b{number}, 1)" for number in range(5))
+    expected = (50_000, *(part for number in range(5) for part in (10_001, str(number))))
+    assert rows(ours, f"SELECT k, length(a), {lengths} FROM t") == [(k, *expected) for k in (1, 2, 3)]
+    with pytest.raises(psycopg.errors.CheckViolation):
+        ours.execute(f"ALTER TABLE t ADD COLUMN c text DEFAULT '{'c' * 50_000}' CHECK (length(c) < 10)".encode())
+
+
 def test_views_keep_their_columns(ours: Connection) -> None:
     ours.execute("CREATE TABLE t (a int, b int, c int); INSERT INTO t VALUES (1, 2, 3), (4, 5, 6)")
     ours.execute(
