@@ -32,7 +32,7 @@ from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.network import parsed_column
 from protocol.pgwire.scalars import column_of, parse_binary, parse_text
 from protocol.pgwire.timezones import SECOND_US, local_offset, offsets_at, zone
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import NUMERIC_PRECISION_MAX, PgType
 from protocol.pgwire.utf8 import decode_utf8
 
 TEXT_FORMAT, BINARY_FORMAT = 0, 1
@@ -181,7 +181,13 @@ def _floats(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
 
 
 def _numerics(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
-    return strings.cast(type.arrow) if _DECIMAL.hold(strings) else None
+    if not _DECIMAL.hold(strings):
+        return None
+    lengths, points = pc.binary_length(strings), pc.find_substring(strings, ".")
+    whole = pc.if_else(pc.less(points, 0), lengths, points)
+    # Arrow does not notice an overflow of 128 bits: some numbers of 22 digits and more would become other ones.
+    longest = max(pc.max(lengths).as_py(), pc.max(whole).as_py() + type.arrow.scale)
+    return strings.cast(type.arrow) if longest <= NUMERIC_PRECISION_MAX else None
 
 
 _Fast = Callable[[PgType, pa.Array, str], pa.Array | None]

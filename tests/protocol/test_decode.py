@@ -15,7 +15,19 @@ from protocol.pgwire.decode import BadValue, decode_parameter, parse_binary_colu
 from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import column_of, parse_binary, parse_text
-from protocol.pgwire.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMPTZ, PgType, parse_type
+from protocol.pgwire.types import (
+    BOOL,
+    DATE,
+    FLOAT8,
+    INT4,
+    INT8,
+    NUMERIC,
+    TEXT,
+    TIMESTAMPTZ,
+    PgType,
+    numeric,
+    parse_type,
+)
 from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 
@@ -102,6 +114,15 @@ def test_binary_columns_are_read_back(type: PgType, data: st.DataObject) -> None
         (TIMESTAMPTZ, "2024-03-10 02:30:00"),
         (TIMESTAMPTZ, "2024-11-03 01:30:00"),
         (BOOL, "yes"),
+        (NUMERIC, "9" * 20),
+        (NUMERIC, "9" * 22),
+        (NUMERIC, "-" + "1" * 22),
+        (NUMERIC, "8" * 22 + ".5"),
+        (NUMERIC, "9" * 39),
+        (NUMERIC, "1" * 155),
+        (numeric(10, 2), "9" * 1_000),
+        (numeric(38, 0), "9" * 38),
+        (numeric(38, 0), "9" * 39),
     ],
 )
 def test_texts_that_arrow_would_read_otherwise(type: PgType, text: str) -> None:
