@@ -176,7 +176,7 @@ async def insert_on_conflict(
     privileges.require_write(context.state, context.role, plan, "INSERT")
     transaction, coordinator = context.transaction, context.coordinator
     await context.enter(Mode.WRITE, "INSERT")
-    arbiters = conflict.keys_for(context.state, table, plan.query.parameters, parameters)
+    arbiters = conflict.keys_for(context.plan_context(), table, plan.query.parameters, parameters)
     keys = [key for key in await load_keys(context, table.id) if key.name in arbiters]
     rows, read = await _source(context, plan, parameters)
     new = shaped(rows, collection_schema(table))

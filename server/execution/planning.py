@@ -24,7 +24,7 @@ from server.sql.grammar.statements.subscribe import WithinTimestampOrderBy
 from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.grammar.statements.views import CreateIndex
 from server.sql.grammar.statements.writes import Insert
-from server.sql.index_keys import bound_condition, bound_key, index_keys
+from server.sql.index_keys import bound_key, index_keys, stored_condition
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_query
 from server.sql.relations import Series, Unnest
 from server.sql.row_rules import varies
@@ -101,9 +101,10 @@ def plan_index_condition(statement: CreateIndex, item: Relation, context: PlanCo
     if condition is None:
         return ""
     refuse_subquery(condition, "index predicate")
-    if _varies(bound_condition(item.columns, condition)):
+    bound, text = stored_condition(item.columns, condition, context)
+    if _varies(bound):
         raise _not_immutable("predicate", condition)
-    return condition.text
+    return text
 
 
 def _varies(expression: int | Expression) -> bool:
@@ -122,7 +123,7 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
     expressions = tuple(key.expression for key in statement.keys)
     for key in expressions:
         refuse_subquery(key, "index expression")
-        if statement.unique and _varies(bound_key(item.columns, key)):
+        if statement.unique and _varies(bound_key(item.columns, key, context=context)):
             raise _not_immutable("expression", key)
         tree = parse_query(f"SELECT FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}").tree
         tree.set("expressions", [key.tree.copy()])

@@ -12,10 +12,12 @@ from catalog.objects.indexes import Index
 from catalog.objects.tables import Table
 from catalog.objects.views import View
 from catalog.state import CatalogState
-from protocol.pgwire.types import INT2, INT4, INT8, PgType
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT2, INT4, INT8, PgType, parse_type
 from server.sql.bind import Binder, PlanContext, relation_of
 from server.sql.cached_texts import cached_by_length
 from server.sql.coerce import integer_literal
+from server.sql.columns import free_columns
 from server.sql.expressions import Column as BoundColumn
 from server.sql.expressions import ColumnRef, Expression, Literal
 from server.sql.grammar.lexer import Kind, Token, tokenize
@@ -54,20 +56,46 @@ def _bound(key: str, columns: tuple[Column, ...]) -> int | Expression:
 
 
 def bound_key(
-    columns: tuple[Column, ...], expression: Expr, parameters: StatementParameters | None = None
+    columns: tuple[Column, ...],
+    expression: Expr,
+    parameters: StatementParameters | None = None,
+    context: PlanContext = _NOTHING,
 ) -> int | Expression:
-    """As one of `index_keys`, for a parsed expression, so that errors have its position."""
-    binder, scope, _ = _over(columns, expression, "index expressions", parameters)
+    """As one of `index_keys`, for a parsed expression, so that errors have its position.
+
+    `context` resolves the names of types in an expression that is no stored text.
+    """
+    binder, scope, _ = _over(columns, expression, "index expressions", parameters, context)
     bound = binder.expression(expression.tree, scope)
     return bound.column.id - 1 if isinstance(bound, ColumnRef) else bound
 
 
 def bound_condition(
-    columns: tuple[Column, ...], expression: Expr, parameters: StatementParameters | None = None
+    columns: tuple[Column, ...],
+    expression: Expr,
+    parameters: StatementParameters | None = None,
+    context: PlanContext = _NOTHING,
 ) -> Expression:
-    """The condition of an index, over `columns` as the expressions of `index_keys`. PgError."""
-    binder, scope, _ = _over(columns, expression, "index predicates", parameters)
+    """The condition of an index, over `columns` as the expressions of `index_keys`. PgError. `context`: `bound_key`."""
+    binder, scope, _ = _over(columns, expression, "index predicates", parameters, context)
     return binder.condition(expression.tree, scope, "WHERE")
+
+
+def stored_condition(columns: tuple[Column, ...], expression: Expr, context: PlanContext) -> tuple[Expression, str]:
+    """As `bound_condition`, and the text for the catalog, in which types are named by id.
+
+    0A000 if it names a type that is of none of the columns that it reads: the type could be dropped alone.
+    """
+    binder, scope, _ = _over(columns, expression, "index predicates", None, context)
+    bound = binder.condition(expression.tree, scope, "WHERE")
+    if not binder.types <= _enums([columns[column.id - 1] for column in free_columns(bound)]).keys():
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "an index predicate that names a user-defined type of none of its columns is not supported",
+            hint="Write the literal without a cast.",
+            position=expression.position,
+        )
+    return bound, binder.stored_text(expression)
 
 
 @cached_by_length((500, 1_024), (10_000, 128), length=lambda columns, condition: len(columns) + len(condition))
@@ -96,8 +124,8 @@ class StatementParameters:
 class _KeyBinder(Binder):
     """Binds keys and conditions of indexes. `given` None: parameters are not allowed."""
 
-    def __init__(self, given: StatementParameters | None, text: str, offset: int) -> None:
-        super().__init__(_NOTHING, None if given is None else given.types, text=text, offset=offset)
+    def __init__(self, context: PlanContext, given: StatementParameters | None, text: str, offset: int) -> None:
+        super().__init__(context, None if given is None else given.types, text=text, offset=offset)
         self._values = None if given is None else given.values
         if given is not None:
             self.parameters = given.types
@@ -117,12 +145,21 @@ def _over(
     expression: Expr | None,
     clause: str,
     parameters: StatementParameters | None = None,
+    context: PlanContext = _NOTHING,
 ) -> tuple[Binder, Scope, tuple[BoundColumn, ...]]:
     text, offset = ("", 0) if expression is None else (expression.text, expression.offset)
-    binder = _KeyBinder(parameters, text, offset)
+    binder = _KeyBinder(context, parameters, text, offset)
+    binder.known_types = _enums(columns)
     scan = relation_of(binder, Table(ObjectId("keys"), ObjectId(""), "", columns))
     scope = Scope([Entry(column.name, ColumnRef(column), None) for column in scan.columns], clause=clause)
     return binder, scope, scan.columns
+
+
+def _enums(columns: Sequence[Column]) -> dict[ObjectId, PgType]:
+    """The enumerated types of columns, and of the elements of arrays, by id."""
+    types = (parse_type(column.type) for column in columns)
+    scalars = (type.element or type for type in types)
+    return {ObjectId(type.enum.id): type for type in scalars if type.enum is not None}
 
 
 def is_computed(index: Index, state: CatalogState) -> bool:

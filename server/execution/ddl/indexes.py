@@ -15,7 +15,7 @@ from server.execution.ddl.index_options import SEARCHING, index_options
 from server.execution.ddl.named_objects import unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.views import check_maintainable
-from server.execution.names import find_item, qualified_name
+from server.execution.names import find_item, qualified_name, with_item_names
 from server.execution.planning import plan_index_condition, plan_index_keys, system_table_in
 from server.session_state.context import Context
 from server.sql.computed_keys import computed_key
@@ -117,7 +117,7 @@ def show_create(context: Context, index: Index) -> str:
     on = qualified_name(context, context.state.relation(index.on))
     what = "UNIQUE INDEX" if index.is_unique else "INDEX"
     using = "" if index.method == "btree" else f" USING {index.method}"
-    where = f" WHERE {condition_text(index.condition)}" if index.condition else ""
+    where = f" WHERE {condition_text(with_item_names(context, index.condition))}" if index.condition else ""
     keys = ", ".join(key_texts(index, index.keys))
     return (
         f"CREATE {what} {quote_identifier(index.name)} ON {on}{using} ({keys}){ending_text(index)}"

@@ -100,6 +100,8 @@ class Binder(Coercer):
         self.views: dict[ObjectId, View] = {}
         self.types: set[ObjectId] = set()
         """The user-defined types that the text names."""
+        self.known_types: Mapping[ObjectId, PgType] = {}
+        """User-defined types that the text may name by id although the catalog of `context` does not have them."""
         self.reads: set[tuple[ObjectId, int]] = set()
         """The columns, by relation and number, that the text names, also by `*`."""
         self._known: dict[int, tuple[ObjectId, int]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from catalog.ids import ObjectId
 from catalog.objects.columns import Column as CatalogColumn
 from catalog.objects.columns import DomainUse
 from catalog.objects.relations import Relation
@@ -32,7 +33,7 @@ from server.sql.coerce import ASSIGNMENT, EXPLICIT, array_of_items, check_dimens
 from server.sql.expressions import Expression, Literal
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.refused_types import refused_type
-from server.sql.scope import Scope
+from server.sql.scope import ID_SCHEMA, Scope
 from server.sql.type_names import UserType, array_of_domain, by_id, check_schema, domain_use, find_type, type_of_item
 
 _TYPE_NAMES: dict[exp.DType, str] = {
@@ -98,7 +99,9 @@ def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
         return array_of(element) if element.element is None else with_dimensions(element, element.dimensions + 1)
     kind = tree.args.get("kind")
     meta = kind.meta if isinstance(kind, exp.Expr) else {}
-    parts = meta.get("parts") or (type_spelling(tree),)
+    parts: Sequence[str] = meta.get("parts") or (type_spelling(tree),)
+    if len(parts) > 1 and parts[0] == ID_SCHEMA and (known := binder.known_types.get(ObjectId(parts[1]))) is not None:
+        return known
     context = binder.context
     item = find_type(context.state, parts, context.database, context.search_path)
     if item is None:

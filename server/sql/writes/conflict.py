@@ -11,11 +11,12 @@ from catalog.ids import ObjectId
 from catalog.objects.columns import Column
 from catalog.objects.tables import Table
 from catalog.objects.views import View
-from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
+from server.sql.bind import PlanContext
+from server.sql.columns import free_columns
 from server.sql.conditions import parts
-from server.sql.expressions import ColumnRef, Expression, walk
+from server.sql.expressions import Expression
 from server.sql.grammar.statements.parts import Expr
 from server.sql.grammar.statements.writes import OnConflict
 from server.sql.index_keys import StatementParameters, bound_condition, bound_key, index_condition, index_keys
@@ -48,12 +49,12 @@ class ConflictPlan:
         return None if self.returning is None else self.returning.columns
 
     def keys_for(
-        self, state: CatalogState, table: Table, types: Sequence[PgType], values: Sequence[object]
+        self, context: PlanContext, table: Table, types: Sequence[PgType], values: Sequence[object]
     ) -> frozenset[str]:
         """`keys` for these types and values of the statement's parameters. PgError 42P10."""
         if self.keys is not None:
             return self.keys
-        return arbiters(state, table, self.clause, StatementParameters(list(types), values))
+        return arbiters(context, table, self.clause, StatementParameters(list(types), values))
 
 
 def conflicts_table(table: Table) -> Table:
@@ -106,25 +107,27 @@ def has_parameters(conflict: OnConflict) -> bool:
     return any(expression.tree.find(exp.Parameter) is not None for expression in named)
 
 
-def arbiter_columns(relation: Table | View, conflict: OnConflict, parameters: StatementParameters) -> frozenset[int]:
+def arbiter_columns(
+    context: PlanContext, relation: Table | View, conflict: OnConflict, parameters: StatementParameters
+) -> frozenset[int]:
     """The numbers of the columns that ON CONFLICT names, also by a constraint; none if it names no key."""
     constraint = conflict.constraint.name if conflict.constraint is not None else None
     keys = relation.keys if isinstance(relation, Table) else ()
     names = {name for key in keys if key.name == constraint for name in key.columns}
     found = {number for number, column in enumerate(relation.columns) if column.name in names}
-    bound: list[int | Expression] = [bound_key(relation.columns, key, parameters) for key in conflict.keys]
+    bound: list[int | Expression] = [bound_key(relation.columns, key, parameters, context) for key in conflict.keys]
     if conflict.condition is not None:
-        bound.append(bound_condition(relation.columns, conflict.condition, parameters))
+        bound.append(bound_condition(relation.columns, conflict.condition, parameters, context))
     for key in bound:
-        found |= {key} if isinstance(key, int) else {n.column.id - 1 for n in walk(key) if isinstance(n, ColumnRef)}
+        found |= {key} if isinstance(key, int) else {column.id - 1 for column in free_columns(key)}
     return frozenset(found)
 
 
 def arbiters(
-    state: CatalogState, table: Table, conflict: OnConflict, parameters: StatementParameters
+    context: PlanContext, table: Table, conflict: OnConflict, parameters: StatementParameters
 ) -> frozenset[str]:
     """The names of the enforced keys that ON CONFLICT names; all of them if it names none. PgError."""
-    names = _arbiters(state, table, conflict, parameters)
+    names = _arbiters(context, table, conflict, parameters)
     if any(key.deferrable and key.name in names for key in table.keys):
         message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters"
         raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message)
@@ -132,8 +135,9 @@ def arbiters(
 
 
 def _arbiters(
-    state: CatalogState, table: Table, conflict: OnConflict, parameters: StatementParameters
+    context: PlanContext, table: Table, conflict: OnConflict, parameters: StatementParameters
 ) -> frozenset[str]:
+    indexes = context.state.indexes_on(table.id)
     constraints = {key.name: frozenset(key.columns) for key in table.keys if key.is_enforced}
     if conflict.constraint is not None:
         name = conflict.constraint.name
@@ -153,16 +157,16 @@ def _arbiters(
                 hint="For example, ON CONFLICT (column_name).",
                 position=conflict.position,
             )
-        return frozenset(constraints) | {index.name for index in state.indexes_on(table.id) if index.is_unique}
-    wanted = [bound_key(table.columns, key, parameters) for key in conflict.keys]
+        return frozenset(constraints) | {index.name for index in indexes if index.is_unique}
+    wanted = [bound_key(table.columns, key, parameters, context) for key in conflict.keys]
     numbers = {column.name: number for number, column in enumerate(table.columns)}
     found = {
         name for name, columns in constraints.items() if _has_keys([numbers[column] for column in columns], wanted)
     }
     given: list[Expression] = []
     if conflict.condition is not None:
-        given = parts(bound_condition(table.columns, conflict.condition, parameters))
-    for index in state.indexes_on(table.id):
+        given = parts(bound_condition(table.columns, conflict.condition, parameters, context))
+    for index in indexes:
         if index.is_unique and _has_keys(index_keys(table.columns, index.keys), wanted):
             condition = index_condition(table.columns, index.condition)
             if condition is None or all(part in given for part in parts(condition)):

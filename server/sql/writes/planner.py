@@ -114,9 +114,9 @@ class WritePlanner:
         """The plan of an INSERT of the rows of `row` with ON CONFLICT."""
         table = target.table
         parameters = StatementParameters(self.binder.parameters)
-        read_columns = arbiter_columns(target.relation, conflict, parameters)
+        read_columns = arbiter_columns(self.context, target.relation, conflict, parameters)
         clause = in_columns_of_table(conflict, target)
-        keys = None if has_parameters(clause) else arbiters(self.context.state, table, clause, parameters)
+        keys = None if has_parameters(clause) else arbiters(self.context, table, clause, parameters)
         self.binder.reads.update((target.relation.id, number) for number in read_columns)
         update = self._conflict_update(statement, conflict, target) if conflict.assignments is not None else None
         returning: Relation | None = None

@@ -53,3 +53,26 @@ SELECT 5 UNION SELECT id FROM jobs FOR UPDATE;
 DELETE FROM jobs WHERE id IN (SELECT max(id) FROM jobs FOR UPDATE);
 DELETE FROM jobs WHERE id IN (SELECT id FROM jobs j FOR UPDATE OF jobs);
 TABLE jobs;
+
+-- a queue whose states are an enumerated type, which the conditions of its indexes name
+CREATE SCHEMA queues;
+CREATE TYPE queues.state AS ENUM ('queued', 'picked', 'done');
+SET search_path = queues;
+CREATE TABLE tasks (id int PRIMARY KEY, state state NOT NULL DEFAULT 'queued', key text, others state[]);
+CREATE INDEX ON tasks (id DESC) WHERE state = 'queued'::state;
+CREATE UNIQUE INDEX tasks_key ON tasks USING btree (key) WHERE ((state = ANY (ARRAY['queued'::state, 'picked'::queues.state])) AND (key IS NOT NULL));
+CREATE UNIQUE INDEX tasks_others ON tasks (id) WHERE others = '{done}'::state[];
+CREATE INDEX ON tasks (id) WHERE state = 'queued'::nothing;
+INSERT INTO tasks VALUES (1, 'queued', 'a'), (2, 'done', 'a');
+INSERT INTO tasks VALUES (3, 'picked', 'a');
+INSERT INTO tasks VALUES (3, 'picked', 'a') ON CONFLICT (key) WHERE state = ANY (ARRAY['queued'::state, 'picked'::state]) AND key IS NOT NULL DO NOTHING;
+INSERT INTO tasks VALUES (4, 'done', 'a') ON CONFLICT (key) WHERE state = ANY (ARRAY['queued'::state, 'picked'::state]) AND key IS NOT NULL DO UPDATE SET id = 5;
+INSERT INTO tasks VALUES (6, 'queued', 'a') ON CONFLICT (key) WHERE state = ANY (ARRAY['queued'::state, 'picked'::state]) AND key IS NOT NULL DO UPDATE SET id = excluded.id RETURNING id, key;
+INSERT INTO tasks VALUES (7, 'queued', 'a') ON CONFLICT (key) WHERE state = 'queued'::state DO NOTHING;
+ALTER TYPE state RENAME TO stage;
+ALTER TABLE tasks RENAME COLUMN state TO stage;
+SET search_path = public;
+UPDATE queues.tasks SET stage = 'picked' WHERE id = 2;
+UPDATE queues.tasks SET stage = 'done' WHERE id = 6;
+UPDATE queues.tasks SET stage = 'picked' WHERE id = 2 RETURNING id, stage::text, key;
+SELECT id, stage::text, key FROM queues.tasks WHERE stage = 'picked'::queues.stage ORDER BY id;
