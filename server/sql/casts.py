@@ -40,7 +40,14 @@ from protocol.pgwire.types import (
     array_of,
     bare_numeric,
 )
-from server.sql.infinities import converted, is_infinite, spark_converted, spark_infinity, spark_is_infinite
+from server.sql.infinities import (
+    converted,
+    has_infinities,
+    is_infinite,
+    spark_converted,
+    spark_infinity,
+    spark_is_infinite,
+)
 
 DAY_US = 86_400_000_000
 _INTEGERS = {"int2": 15, "int4": 31, "int8": 63}
@@ -428,14 +435,38 @@ def _array_cast(rule: CastRule | None, source: PgType, target: PgType) -> CastRu
 # -- modifiers --------------------------------------------------------------------------------------------------
 
 
+_EPOCH_2000 = 946_684_800 * SECOND_US  # PostgreSQL rounds timestamps away from 2000-01-01
+
+
+def rounded_seconds(type: str, value: Any, digits: int) -> Any:
+    """A time, a finite timestamp or an interval with `digits` decimals of a second. 22023 if they are negative."""
+    if digits < 0:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"precision {digits} must not be negative")
+    if type == "interval":
+        months, days, nanoseconds = value
+        return interval_of(months, days, _rounded(nanoseconds // 1_000, digits))
+    if type == "time":
+        return _rounded(value, digits)
+    return in_range(_rounded(value - _EPOCH_2000, digits) + _EPOCH_2000)
+
+
+def _rounded(us: int, digits: int) -> int:
+    unit: int = 10 ** (6 - min(digits, 6))
+    rounded = (abs(us) + unit // 2) // unit * unit
+    return -rounded if us < 0 else rounded
+
+
 def modify(value: Any, type: PgType, *, assignment: bool = False) -> Any:
-    """Applies the modifiers of varchar(n), char(n) or numeric(p, s) to a value of the type without modifiers.
+    """Applies the modifiers of varchar(n), char(n), numeric(p, s), timestamp(n) and the like to a value without them.
 
     An explicit cast truncates a string that is too long. An assignment truncates only spaces, else raises 22001. Raises
     22003 for a numeric that does not fit.
     """
     if value is None:
         return None
+    if type.second_digits is not None:
+        is_finite = not has_infinities(type) or not is_infinite(type, value)
+        return rounded_seconds(type.name, value, type.second_digits) if is_finite else value
     if type.length is not None:
         if len(value) > type.length:
             if assignment and value[type.length :].strip(" "):

@@ -188,14 +188,17 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     inner = unparenthesised(tree.this)
     fields = tree.args["to"].this
     if isinstance(fields, exp.Interval):  # 'text'::interval year to month
+        unit = fields.args["unit"].sql().upper()
         if not isinstance(inner, exp.Literal):
+            if unit in ("DAY TO SECOND", "HOUR TO SECOND", "SECOND"):  # they remove nothing
+                whole = exp.DataType(this=exp.DType.INTERVAL)
+                return binder.expression(exp.Cast(this=tree.this, to=whole), scope)
             raise binder.unsupported(
                 "a cast to an interval with fields",
                 tree,
                 hint="Cast to interval, and use date_trunc() to drop smaller fields.",
             )
-        unit = exp.Var(this=fields.args["unit"].sql().upper())
-        return binder.expression(exp.Interval(this=inner, unit=unit), scope)
+        return binder.expression(exp.Interval(this=inner, unit=exp.Var(this=unit)), scope)
     if (digits := fraction_digits(binder, tree)) is not None:
         whole = exp.DataType(this=tree.args["to"].this)
         return rounded(binder, binder.expression(exp.Cast(this=tree.this, to=whole), scope), digits, tree)

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from datetime import timedelta, tzinfo
 from datetime import timezone as fixed_zone
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -26,7 +27,7 @@ from protocol.pgwire.datetime_output import (
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, offset_at, zone
 from protocol.pgwire.types import DATE, TIMESTAMP, scalar
-from server.sql.casts import DAY_US, date_to_timestamp, find_cast, in_range, instant, local_time
+from server.sql.casts import DAY_US, date_to_timestamp, find_cast, in_range, instant, local_time, rounded_seconds
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.intervals import from_parts, has_only_time, interval, negated, out_of_range, parts
 from server.sql.functions.table import (
@@ -458,33 +459,13 @@ row(FUNCTIONS, "to_timestamp", "float8", "timestamptz", python=_from_epoch)
 
 # -- precision ------------------------------------------------------------------------------------------------------
 
-_EPOCH_2000 = 946_684_800 * SECOND_US  # PostgreSQL rounds timestamps away from 2000-01-01
-
-
-def _rounded(us: int, digits: int) -> int:
-    if digits < 0:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"precision {digits} must not be negative")
-    unit: int = 10 ** (6 - min(digits, 6))
-    rounded = (abs(us) + unit // 2) // unit * unit
-    return -rounded if us < 0 else rounded
-
-
-def _rounded_timestamp(us: int, digits: int) -> int:
-    return in_range(_rounded(us - _EPOCH_2000, digits) + _EPOCH_2000)
-
-
-def _rounded_interval(value: Any, digits: int) -> Any:
-    months, days, us = parts(value)
-    return interval(months, days, _rounded(us, digits))
-
-
-for _type, _python, _infinite in (
-    ("time", _rounded, None),
-    ("timestamp", _rounded_timestamp, same_infinity(0, "timestamp", "timestamp")),
-    ("timestamptz", _rounded_timestamp, _SAME_INSTANT),
-    ("interval", _rounded_interval, None),
+for _type, _infinite in (
+    ("time", None),
+    ("timestamp", same_infinity(0, "timestamp", "timestamp")),
+    ("timestamptz", _SAME_INSTANT),
+    ("interval", None),
 ):
-    row(FUNCTIONS, _type, f"{_type} int4", _type, python=_python, infinite=_infinite)
+    row(FUNCTIONS, _type, f"{_type} int4", _type, python=partial(rounded_seconds, _type), infinite=_infinite)
 
 
 # -- OVERLAPS -------------------------------------------------------------------------------------------------------

@@ -118,13 +118,15 @@ def cast_key(source: PgType, target: PgType, timezone: str) -> str:
 def _spelled(type: PgType, *, with_scale: bool = True) -> Any:
     """The spelling of a type: a text, or an object with the names and types of a row's fields.
 
-    `with_scale`: with the scale of a numeric, which determines its text.
+    `with_scale`: with the scale of a numeric, which determines its text. The elements of an array have the number of
+    decimals of their seconds.
     """
     scalar = type.element or type
     if scalar.fields is not None:
         row = [[name, _spelled(field)] for name, field in scalar.fields]
         return {"row": row, "array": type.element is not None}
     is_exact = scalar.enum is not None or (with_scale and scalar.name == "numeric")
+    is_exact |= type.element is not None and scalar.second_digits is not None
     name = str(scalar) if is_exact else scalar.name
     return name + "[]" * (0 if type.element is None else type.dimensions)
 
@@ -133,7 +135,7 @@ def _typed(spelling: Any) -> PgType:
     if isinstance(spelling, dict):
         type = row_type([name for name, _ in spelling["row"]], [_typed(field) for _, field in spelling["row"]])
         return array_of(type) if spelling["array"] else type
-    if spelling.startswith((PREFIX, "numeric(")):
+    if spelling.startswith(PREFIX) or "(" in spelling:
         return parse_type(spelling)
     name = spelling.rstrip("[]")
     dimensions = (len(spelling) - len(name)) // 2

@@ -54,7 +54,7 @@ _MATERIALIZE_KEYWORDS = (
     | COLUMN_NAME_WORDS
     | words("at by debezium envelope key least of progress snapshot timeout timestamp up upsert within")
 )
-_INTERVAL_HINT = "Omit the fields: an interval always has all of them."
+_INTERVAL_HINT = "Omit the fields, or write DAY TO SECOND: an interval always has all of them."
 _AFTER_ALIAS = words("from where group having window union intersect except order limit offset fetch for")
 
 
@@ -321,9 +321,7 @@ class TokenReader:
                 if self.take(*words):
                     spelling += f" {' '.join(words)}"
         if spelling == "interval":
-            self.reject(
-                "an interval with fields", "year", "month", "day", "hour", "minute", "second", hint=_INTERVAL_HINT
-            )
+            spelling += self._interval_fields()
         if self.take("array"):
             spelling += "[]"
             if self.take("["):
@@ -335,6 +333,14 @@ class TokenReader:
             self.expect("]")
             spelling += "[]"
         return self.known_type(spelling, first)
+
+    def _interval_fields(self) -> str:
+        """The precision after the fields of an interval. 0A000 for fields that would remove parts of values."""
+        for fields in (("day", "to", "second"), ("hour", "to", "second"), ("second",)):
+            if self.take(*fields):
+                return f"({self.in_parentheses(self.integer)[0]})" if self.at("(") else ""
+        self.reject("an interval with fields", "year", "month", "day", "hour", "minute", "second", hint=_INTERVAL_HINT)
+        return ""
 
     def known_type(self, spelling: str, token: Token) -> PgType:
         try:

@@ -193,7 +193,8 @@ class ExpressionRenderer(ABC):
         inner = target if target.element is None else target.element
         digits = precision(cast) if target.name == "numeric" else 0
         operand = text
-        if rule.spark is not None and is_utc(cast.timezone):
+        rounds = target.element is not None and inner.second_digits is not None
+        if rule.spark is not None and is_utc(cast.timezone) and not rounds:
             form = rule.spark.replace("{t}", spark_type(inner, digits))
             if source.hides_zeros and inner.is_string_family:
                 form = f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {form}))"

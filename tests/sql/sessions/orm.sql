@@ -76,3 +76,21 @@ UPDATE queues.tasks SET stage = 'picked' WHERE id = 2;
 UPDATE queues.tasks SET stage = 'done' WHERE id = 6;
 UPDATE queues.tasks SET stage = 'picked' WHERE id = 2 RETURNING id, stage::text, key;
 SELECT id, stage::text, key FROM queues.tasks WHERE stage = 'picked'::queues.stage ORDER BY id;
+
+-- intervals with fields, as Pony ORM declares them
+CREATE TABLE spans (id int PRIMARY KEY, a interval day to second, b interval hour to second(2), c interval second(0) NOT NULL DEFAULT '90', d interval day to second(3)[]);
+INSERT INTO spans VALUES (1, '1 2:03:04.5678', '1 2:03:04.5678', '1.5', '{"1.23456 s", "2 days"}'), (2, '7', '3 mons 1:30', DEFAULT, NULL) RETURNING *;
+ALTER TABLE spans ALTER COLUMN a TYPE interval second(1);
+ALTER TABLE spans ADD COLUMN e interval day to second(7);
+SELECT id, a, b::interval hour to second, (a + b)::interval second, CAST(c AS interval day to second) FROM spans ORDER BY id;
+CREATE TABLE spans2 (a interval second to day);
+CREATE TABLE spans2 (a interval(2) day to second);
+
+-- the digits of seconds in arrays
+CREATE TABLE moments (id int PRIMARY KEY, a timestamp(0)[], b interval(3)[], c time(1)[], d timestamptz(2)[]);
+INSERT INTO moments VALUES (1, '{"2024-01-02 03:04:05.678",infinity,NULL}', '{1.23456 s}', '{10:00:00.99,11:00:00.44}', '{"2024-01-02 03:04:05.678+00"}');
+INSERT INTO moments SELECT id + 1, ARRAY[timestamp '1999-12-31 23:59:59.5', a[1] + interval '0.5 s'], ARRAY[interval '-1.23456 s', b[1] / 7], ARRAY[time '10:00:00.96'], ARRAY[d[1] + interval '0.005 s'] FROM moments;
+UPDATE moments SET a = array_append(a, '2000-01-01 00:00:00.6'), b = b || interval '0.0005 s' WHERE id = 2;
+SELECT * FROM moments ORDER BY id;
+SELECT '{"2024-01-02 03:04:05.678"}'::timestamp(0)[], '{1.23456 s}'::interval(3)[]::text, ARRAY[now()]::timestamptz(0)[] = ARRAY[now()::timestamptz(0)];
+SELECT id, a::timestamp(0)[], b::interval(1)[], d::timestamptz(0)[], c::text[]::time(0)[] FROM moments ORDER BY id;
