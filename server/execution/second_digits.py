@@ -12,9 +12,15 @@ _NS = 1_000
 
 
 def rounded_seconds(values: pa.Array, digits: int) -> pa.Array:
-    """Times, timestamps or intervals with `digits` decimals of a second. Ties are rounded away from zero."""
+    """Times, timestamps, intervals, or arrays of them, with `digits` decimals of a second. Ties are rounded away from
+    zero.
+    """
     if digits >= 6:
         return values
+    if pa.types.is_list(values.type):
+        lists = pa.concat_arrays([values])  # has no offset, which `mask` does not allow
+        elements = rounded_seconds(lists.values, digits)
+        return pa.ListArray.from_arrays(lists.offsets, elements, type=lists.type, mask=lists.is_null())
     unit = 10 ** (6 - digits)
     if pa.types.is_interval(values.type):
         rows = [

@@ -486,7 +486,8 @@ class CopyIn:
         for number, type in enumerate(schema.types):
             if number in self._positions:
                 values = await self._with_defaults(batch, number)
-                digits = parse_type(self._table.columns[number].type).second_digits
+                declared = parse_type(self._table.columns[number].type)
+                digits = (declared.element or declared).second_digits
                 columns.append(values if digits is None else rounded_seconds(values, digits))
             else:
                 assert others is not None

@@ -22,7 +22,7 @@ import pyarrow as pa
 from protocol.pgwire.enums import PREFIX
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import RECORD, PgType, array_of, is_row, parse_type, row_type, scalar
-from server.sql.casts import find_cast
+from server.sql.casts import find_cast, modify
 from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of, refused_infinity
 from server.sql.infinities import is_infinite
 
@@ -118,15 +118,14 @@ def cast_key(source: PgType, target: PgType, timezone: str) -> str:
 def _spelled(type: PgType, *, with_scale: bool = True) -> Any:
     """The spelling of a type: a text, or an object with the names and types of a row's fields.
 
-    `with_scale`: with the scale of a numeric, which determines its text. The elements of an array have the number of
-    decimals of their seconds.
+    `with_scale`: with the scale of a numeric, which determines its text.
     """
     scalar = type.element or type
     if scalar.fields is not None:
         row = [[name, _spelled(field)] for name, field in scalar.fields]
         return {"row": row, "array": type.element is not None}
     is_exact = scalar.enum is not None or (with_scale and scalar.name == "numeric")
-    is_exact |= type.element is not None and scalar.second_digits is not None
+    is_exact |= scalar.second_digits is not None
     name = str(scalar) if is_exact else scalar.name
     return name + "[]" * (0 if type.element is None else type.dimensions)
 
@@ -182,6 +181,10 @@ def _called(key: str) -> tuple[Callable[..., Any], tuple[PgType, ...]]:
         source, target = types
         rule = find_cast(source, target)
         assert rule is not None, key
+        if target.second_digits is not None:
+            return (lambda value: modify(None if value is None else rule.apply(value, target, timezone), target)), (
+                source,
+            )
         return (lambda value: None if value is None else rule.apply(value, target, timezone)), (source,)
     if name.startswith(("ALL ", "ANY ")):
         function, (left, right) = _called(json.dumps([name[4:], spellings, timezone]))

@@ -193,7 +193,7 @@ class ExpressionRenderer(ABC):
         inner = target if target.element is None else target.element
         digits = precision(cast) if target.name == "numeric" else 0
         operand = text
-        rounds = target.element is not None and inner.second_digits is not None
+        rounds = inner.second_digits is not None
         if rule.spark is not None and is_utc(cast.timezone) and not rounds:
             form = rule.spark.replace("{t}", spark_type(inner, digits))
             if source.hides_zeros and inner.is_string_family:
@@ -204,7 +204,7 @@ class ExpressionRenderer(ABC):
                 text = text.form(shared.name(text.value))
         else:
             text = python_call(worker.cast_key(source, target, cast.timezone), [text], target, digits)
-        if target.length is not None:
+        if target.length is not None and not rounds:
             text = fit_length(text, target, cast.assignment)
         elif has_fitted_elements(target):
             fitted = fit_length("e", inner, cast.assignment)

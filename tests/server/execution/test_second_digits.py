@@ -41,6 +41,17 @@ def test_intervals(values: list[int | None], digits: int) -> None:
     assert found == [None if value is None else ROUNDING["interval"](value, digits) for value in intervals]
 
 
+@examples(100)
+@given(st.lists(st.none() | st.lists(st.none() | st.integers(0, DAY_US - 1_000_000))), st.integers(0, 6))
+def test_arrays(lists: list[list[int | None] | None], digits: int) -> None:
+    array = pa.array([None, *lists], pa.list_(pa.time64("us"))).slice(1)
+    found = rounded_seconds(array, digits).cast(pa.list_(pa.int64())).to_pylist()
+    rounding: Any = ROUNDING["time"]
+    assert found == [
+        None if values is None else [None if v is None else rounding(v, digits) for v in values] for values in lists
+    ]
+
+
 def _compare(kind: str, array: pa.Array, values: list[int | None], digits: int) -> None:
     rounding: Any = ROUNDING[kind]
     found = rounded_seconds(array, digits).cast(pa.int64()).to_pylist()

@@ -94,3 +94,6 @@ UPDATE moments SET a = array_append(a, '2000-01-01 00:00:00.6'), b = b || interv
 SELECT * FROM moments ORDER BY id;
 SELECT '{"2024-01-02 03:04:05.678"}'::timestamp(0)[], '{1.23456 s}'::interval(3)[]::text, ARRAY[now()]::timestamptz(0)[] = ARRAY[now()::timestamptz(0)];
 SELECT id, a::timestamp(0)[], b::interval(1)[], d::timestamptz(0)[], c::text[]::time(0)[] FROM moments ORDER BY id;
+UPDATE moments SET a[2] = a[1] + interval '0.6 s' WHERE id = 1 RETURNING a;
+SELECT id, ARRAY[a[1] + interval '0.06 s', NULL]::timestamp(1)[], b[1]::interval(0) FROM moments ORDER BY id;
+SELECT g, ARRAY[g * interval '0.06 s']::interval(1)[], ARRAY[ARRAY[timestamp '2024-01-01' + g * interval '0.06 s']]::timestamp(0)[] FROM generate_series(1, 20000) g WHERE g % 9999 = 1 ORDER BY g;
