@@ -21,8 +21,10 @@ from server.execution.subscribe import plan_subscribe
 from server.execution.with_writes import plan_with_writes
 from server.session_state.context import Context
 from server.session_state.prepared import CatalogPlan, Plan, Prepared, ValuesPlan, WithWritesPlan, plan_key
+from server.sql.bind.common_tables import VolatileItem
 from server.sql.coerce import OtherDimensions
 from server.sql.expressions import SessionValue, walk
+from server.sql.grammar.parse import parse_storing
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.copy import CopyRelation, CopyTo
 from server.sql.grammar.statements.cursors import Declare, Fetch
@@ -65,9 +67,18 @@ def prepare(
     EXECUTE is executed, as in PostgreSQL.
     """
     changed: set[int] = set()
+    stored: list[str] = []
     while True:
         try:
             return _prepared(context, statement, types, cursors, named)
+        except VolatileItem as refusal:
+            if refusal.name in stored or statement is None:
+                raise
+            stored.append(refusal.name)
+            parsed = parse_storing(statement, stored)
+            if parsed is None:
+                raise
+            statement = parsed
         except OtherDimensions as error:
             number = error.index
             declared = types[number] if number < len(types) else None

@@ -1,8 +1,9 @@
-"""WITH whose items write: each part is planned and executed in order, and all read the same snapshot.
+"""WITH whose items write, or call volatile functions and are referenced more than once: each such item is a part. Parts
+are planned and executed in order, and all read the same snapshot.
 
 No part sees the changes of another one: a part reads the transaction's own changes as they were before the statement.
-The RETURNING rows of a part are a relation that exists only during the statement. Each part is executed once and
-completely. All changes have one timestamp, because an implicit transaction ends after the last part.
+The rows of a part, those of RETURNING, are a relation that exists only during the statement. Each part is executed once
+and completely. All changes have one timestamp, because an implicit transaction ends after the last part.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 from sqlglot import exp
 
-from catalog import updates
+from catalog import builtin, updates
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
 from catalog.objects.namespaces import Schema
@@ -60,6 +61,10 @@ def plan_with_writes(context: Context, statement: WithWrites, types: Sequence[Pg
     parts: list[WritingPart] = []
     for item in statement.items:
         _check_returning(item.statement, silent)
+        if isinstance(item.statement, Select):
+            query = planner.query(item.statement)
+            parts.append(WritingPart(query, "SELECT", planner.relation(item, query.columns)))
+            continue
         plan = planner.write(item.statement)
         parts.append(WritingPart(plan, _verb(item.statement), planner.relation(item, plan.fields)))
         if not item.returns:
@@ -68,13 +73,20 @@ def plan_with_writes(context: Context, statement: WithWrites, types: Sequence[Pg
     main = statement.main
     if isinstance(main, Select):
         if is_catalog_query(context, main):
-            message = "a query over system catalogs with a WITH that writes is not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Query the catalogs by another statement.")
+            raise _catalogs_refused()
         planned: QueryPlan | WritePlan = planner.query(main)
     else:
         planned = planner.write(main)
     verb = "SELECT" if isinstance(main, Select) else _verb(main)
     return WithWritesPlan(tuple(parts), planned, verb, _SCHEMA, planner.parameters())
+
+
+def _catalogs_refused() -> PgError:
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        "a query over system catalogs with a WITH that writes is not supported",
+        hint="Query the catalogs by another statement.",
+    )
 
 
 def _verb(statement: Written) -> str:
@@ -155,6 +167,9 @@ class _Planner:
                 types += [None] * (number - len(types))
                 types[number - 1] = TEXT
                 self._undetermined.setdefault(number, error)
+        query = planned if isinstance(planned, QueryPlan) else planned.query
+        if not builtin.PG_TABLES.keys().isdisjoint(query.inputs):
+            raise _catalogs_refused()
         found = parameters(planned)
         self._types += [None] * (len(found) - len(self._types))
         for number, type in enumerate(found, 1):
@@ -248,9 +263,12 @@ async def _parts(
     rows_of = transaction.statement.rows_of
     removed: dict[ObjectId, pa.Table] = {}
     for part in plan.parts:
-        mark = _Mark(transaction)
-        result = await write(context, part.plan, part.verb, parameters)
-        await _check_changed_once(context, part.plan, mark, removed)
+        if isinstance(part.plan, QueryPlan):
+            result = await select(context, part.plan, None, parameters)
+        else:
+            mark = _Mark(transaction)
+            result = await write(context, part.plan, part.verb, parameters)
+            await _check_changed_once(context, part.plan, mark, removed)
         if part.rows is not None:
             assert result.rows is not None
             rows_of[part.rows.id] = shaped(await result.rows.take(None), collection_schema(part.rows))

@@ -68,9 +68,9 @@ class SubscribePlan:
 
 @dataclass(frozen=True, slots=True)
 class WritingPart:
-    """A planned write in a WITH. `rows`: the relation of its RETURNING rows; None without RETURNING."""
+    """A planned write in a WITH, or a query that is computed once. `rows`: the relation of its rows, if it has any."""
 
-    plan: WritePlan
+    plan: QueryPlan | WritePlan
     verb: str
     rows: Table | None
 

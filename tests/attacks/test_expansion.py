@@ -17,7 +17,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.prepared import PREPARED_CHARS_MAX
 from server.sql.bind.binder import MAINTAINED_RELATIONS_MAX, RELATIONS_MAX
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.rules.with_clauses import WRITING_ITEMS_MAX
+from server.sql.grammar.rules.with_clauses import PARTS_MAX
 from server.sql.plan import PlanContext, plan_query
 from tests.attacks.clients import watched
 from tests.fix_server import ServerProcess, server_without_spark
@@ -123,13 +123,13 @@ def test_joins_of_wide_relations_are_limited() -> None:
 def test_items_of_with_that_write_take_memory_for_what_they_name() -> None:
     """Each has a WITH of the queries that it names. 3,000 items had all queries before them, which took gigabytes."""
     queries = [f"q{n} AS (SELECT {n}, '{'x' * 10_000}' AS a)" for n in range(500)]
-    writes = [f"w{n} AS (INSERT INTO t SELECT a FROM q{n} RETURNING a)" for n in range(WRITING_ITEMS_MAX)]
+    writes = [f"w{n} AS (INSERT INTO t SELECT a FROM q{n} RETURNING a)" for n in range(PARTS_MAX)]
     assert traced(lambda: parse(f"WITH {', '.join(queries + writes)} SELECT 1")) < 100 << 20
 
 
 def test_items_of_with_that_write_are_limited() -> None:
     write = "w{} AS (INSERT INTO t SELECT a FROM {})"
-    writes = ", ".join(write.format(n, "t") for n in range(WRITING_ITEMS_MAX + 1))
+    writes = ", ".join(write.format(n, "t") for n in range(PARTS_MAX + 1))
     with pytest.raises(PgError, match="too many data-modifying WITH items") as refusal:
         parse(f"WITH {writes} SELECT 1")
     assert refusal.value.sqlstate is SqlState.PROGRAM_LIMIT_EXCEEDED

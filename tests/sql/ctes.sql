@@ -111,7 +111,5 @@ SELECT x.n, x.default FROM (SELECT 1 AS n, 2 AS default) cycle (n, "default"), (
 WITH RECURSIVE r (n, t, ts, tz, d, x, iv) AS (SELECT 1, '12:00'::time, timestamp '2020-01-01', timestamptz '2020-01-01', date '2020-01-01', 1.5, NULL::int UNION SELECT n % 2 + 1, t, ts, tz, d, x, NULL FROM r) SEARCH BREADTH FIRST BY n, iv, x SET s CYCLE n, t, ts, tz, d, x SET c USING p SELECT n, c, p, s FROM r;
 WITH RECURSIVE r (n) AS (SELECT 1 UNION SELECT n + 1 FROM r WHERE n < 3) SEARCH BREADTH FIRST BY n SET s SELECT n, s FROM r ORDER BY s;
 WITH search AS (SELECT 1 AS cycle) SELECT search.cycle FROM search;
-WITH r AS (SELECT random() AS x FROM nums) SELECT count(*) FROM (SELECT * FROM r UNION SELECT * FROM r) AS u;
-WITH r AS (SELECT random() AS x), s AS (SELECT * FROM r) SELECT a.x = b.x FROM s AS a, s AS b;
 WITH RECURSIVE r (id) AS (SELECT 1 UNION ALL SELECT x.id FROM r LEFT JOIN LATERAL (SELECT p.id FROM people p WHERE p.id > r.id ORDER BY p.id LIMIT 1) x ON true WHERE r.id IS NOT NULL) SELECT id FROM r;
 WITH RECURSIVE r (id) AS (SELECT 1 UNION SELECT x.id FROM r LEFT JOIN LATERAL (SELECT p.id FROM people p WHERE p.id > r.id ORDER BY p.id LIMIT 1) x ON true WHERE r.id IS NOT NULL) SELECT id FROM r;

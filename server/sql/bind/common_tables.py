@@ -21,6 +21,14 @@ from server.sql.relations import Project, Recursive, RecursiveRows, Relation
 from server.sql.scope import CommonTable, CommonTables, Scope
 
 
+class VolatileItem(PgError):
+    """An item of WITH that calls a volatile function and is referenced more than once: it must be computed once."""
+
+    def __init__(self, refusal: PgError, name: str) -> None:
+        super().__init__(refusal.sqlstate, refusal.message, hint=refusal.hint, position=refusal.position)
+        self.name = name
+
+
 def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
     """The scope extended by the items of the query's WITH. Each item can reference those before it. 42712, 42P19."""
     clause = tree.args.get("with_")
@@ -53,19 +61,23 @@ def common_table(binder: Binder, table: CommonTable, name: str, scope: Scope, tr
     if table.rows is not None:
         columns = tuple(binder.new_column(c.name, ColumnRef(c)) for c in table.rows.columns)
         return replace(table.rows, columns=columns)
-    if table.recursive:
-        return _recursive(binder, table, name, scope, tree)
     known = len(binder.volatile_calls)
-    relation = binder.query(table.query, Scope(parent=scope.parent, common_tables=table.visible))
+    if table.recursive:
+        relation = _recursive(binder, table, name, scope, tree)
+    else:
+        relation = binder.query(table.query, Scope(parent=scope.parent, common_tables=table.visible))
     if calls := binder.volatile_calls[known:]:
         if id(table) in binder.volatile_tables:
-            raise binder.unsupported(
-                f"a WITH query that calls {calls[0]}() and is referenced more than once",
-                tree,
-                hint="Store its rows first, with CREATE TEMPORARY TABLE ... AS.",
+            raise VolatileItem(
+                binder.unsupported(
+                    f"a WITH query that calls {calls[0]}() and is referenced more than once",
+                    tree,
+                    hint="Store its rows first, with CREATE TEMPORARY TABLE ... AS.",
+                ),
+                name,
             )
         binder.volatile_tables[id(table)] = table
-    if not table.columns:
+    if table.recursive or not table.columns:
         return relation
     check_width(binder, relation, "WITH query", name, table.columns, tree)
     names = [*table.columns, *(c.name for c in relation.columns[len(table.columns) :])]

@@ -13,7 +13,7 @@ another statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from sqlglot import exp
@@ -51,8 +51,11 @@ from server.sql.grammar.rules.writes import (
     parse_update,
 )
 from server.sql.grammar.statements import Statement
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Expr, Query
-from server.sql.grammar.statements.writes import Insert
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.with_writes import WithWrites
+from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
 # The rules by the first keyword of the statement.
@@ -149,6 +152,23 @@ def parse_each(text: str) -> list[Statement]:
             if not tokens.at_end:
                 tokens.expect(";")
     return statements
+
+
+def parse_storing(statement: Statement, names: Collection[str]) -> WithWrites | None:
+    """Parses a statement again, so that the items of its WITH that have these names are computed once.
+
+    None if the statement does not begin with WITH, has no such items, or reads AS OF.
+    """
+    if not isinstance(statement, Select | Insert | Update | Delete | Merge | WithWrites):
+        return None
+    if isinstance(statement, Select) and statement.as_of is not None:
+        return None
+    text = " " * statement.offset + statement.text  # positions are those in the client's text
+    parsed = _parse_statement(TokenReader(text, names))
+    if not isinstance(parsed, WithWrites):
+        return None
+    stored = {item.name.name for item in parsed.items if isinstance(item.statement, Select)}
+    return parsed if stored.issuperset(names) else None
 
 
 def parse_query(text: str) -> Query:

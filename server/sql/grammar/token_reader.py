@@ -8,7 +8,7 @@ of the current token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from typing import TypeVar
 
@@ -61,8 +61,10 @@ _AFTER_ALIAS = words("from where group having window union intersect except orde
 class TokenReader:
     """A position in the token list. A method reads one construct and stops after it, or raises PgError."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, stored: Collection[str] = ()) -> None:
+        """`stored`: the names of items of WITH that are computed once, before what references them (`WithWrites`)."""
         self.source = source
+        self.stored = stored
         self.tokens = tokenize(source)
         self.index = 0
         self.token = self.tokens[0]

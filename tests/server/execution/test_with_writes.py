@@ -114,6 +114,32 @@ def test_parameters_and_descriptions(postgres: str, dsn: str) -> None:
     assert answers[: len(answers) // 2] == answers[len(answers) // 2 :]
 
 
+def test_a_volatile_query_is_executed_once(dsn: str) -> None:
+    query = "WITH r AS (SELECT random() AS x, %s::int AS k) SELECT a.x = b.x, b.k FROM r a, r b"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for k in range(3):
+            assert connection.execute(query, (k,), prepare=True).fetchall() == [(True, k)]
+        with connection.transaction():
+            connection.execute("SET TRANSACTION READ ONLY")
+            assert connection.execute(query, (7,)).fetchall() == [(True, 7)]
+        nested = "SELECT * FROM (WITH r AS (SELECT random() AS x) SELECT a.x = b.x FROM r a, r b) s"
+        for refused in (nested, f"WITH r AS ({nested}) SELECT * FROM r a, r b"):
+            with pytest.raises(
+                errors.FeatureNotSupported, match=r"that calls random\(\) and is referenced more than once"
+            ):
+                connection.execute(refused.encode())
+
+
+def test_catalogs_are_not_read_by_parts(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int)")
+        for item in ("INSERT INTO t VALUES (1) RETURNING k", "SELECT nextval('s') AS k"):
+            connection.execute("CREATE SEQUENCE IF NOT EXISTS s")
+            with pytest.raises(errors.FeatureNotSupported, match="system catalogs"):
+                connection.execute(f"WITH i AS ({item}) INSERT INTO t SELECT count(*) FROM pg_class, i, i j".encode())
+        assert connection.execute("SELECT * FROM t").fetchall() == []
+
+
 def test_a_row_is_not_changed_twice(dsn: str) -> None:
     """PostgreSQL makes one of the changes, and does not say which one."""
     with psycopg.connect(dsn, autocommit=True) as connection:

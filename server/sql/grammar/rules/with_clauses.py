@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
@@ -12,29 +13,32 @@ from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.queries import parse_select, refuse_into
 from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_update
 from server.sql.grammar.statements.merges import Merge
+from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.tables import CreateTableAs
 from server.sql.grammar.statements.with_writes import WithWrites, WritingItem
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.grammar.token_reader import TokenReader
 
-_WRITES: dict[str, Callable[[TokenReader], Insert | Update | Delete | Merge]] = {
+Write: TypeAlias = Insert | Update | Delete | Merge
+
+_WRITES: dict[str, Callable[[TokenReader], Write]] = {
     "insert": parse_insert,
     "update": parse_update,
     "delete": parse_delete,
     "merge": parse_merge,
 }
 _MAINS = ("select", "values", "table", *_WRITES)
-WRITING_ITEMS_MAX = 200  # each has a plan of its own
+PARTS_MAX = 200  # each has a plan of its own
 ID_SCHEMA = "$id"  # names a relation by its id (server.sql.scope)
 
 
-def parse_with(tokens: TokenReader) -> Insert | Update | Delete | Merge | Select | CreateTableAs | WithWrites:
+def parse_with(tokens: TokenReader) -> Write | Select | CreateTableAs | WithWrites:
     """WITH and the statement after it, which starts with the first keyword of one outside parentheses."""
     start = tokens.index
     tokens.advance()
     items = tokens.span(*_MAINS)
-    writes = _has_writing_item(items)
+    writes = bool(tokens.stored) or _has_writing_item(items)
     ends_with_path = len(items) > 2 and items[-3].value in ("set", "using")
     is_write = tokens.at(*_WRITES) and (items[-2].value == ")" or ends_with_path)
     main = tokens.index
@@ -66,9 +70,7 @@ def _has_writing_item(items: Sequence[Token]) -> bool:
     return False
 
 
-def _with_common_tables(
-    tokens: TokenReader, whole: tuple[str, int], clause: Sequence[Token]
-) -> Insert | Update | Delete | Merge:
+def _with_common_tables(tokens: TokenReader, whole: tuple[str, int], clause: Sequence[Token]) -> Write:
     """The write at the current token, whose WITH is `clause`. `whole`: the text from WITH on, and its offset."""
     end = tokens.token
     word = tokens.word
@@ -82,9 +84,9 @@ def _with_common_tables(
 
 
 def _parse_with_writes(tokens: TokenReader) -> WithWrites:
-    """WITH items of which one writes, and the main statement.
+    """WITH items of which one writes, or is computed once, and the main statement.
 
-    In the WITH of a later part, the query of an item that writes is replaced by one of its RETURNING rows.
+    In the WITH of a later part, the query of such an item is replaced by one of its rows.
     """
     start = tokens.index
     tokens.span()
@@ -103,7 +105,7 @@ def _parse_with_writes(tokens: TokenReader) -> WithWrites:
     clause = _clause(head, list(items.known.values()))
     is_write = tokens.at(*_WRITES)
     main = _with_common_tables(tokens, whole, clause) if is_write else _parse_main_query(tokens, clause)
-    return WithWrites(*tokens.text_from(start), tuple(items.written), main)
+    return WithWrites(*tokens.text_from(start), tuple(items.parts), main)
 
 
 def _clause(head: Sequence[Token], known: Sequence[Sequence[Token]]) -> list[Token]:
@@ -117,13 +119,13 @@ def _clause(head: Sequence[Token], known: Sequence[Sequence[Token]]) -> list[Tok
 
 
 class _Items:
-    """The items of a WITH of which one writes.
+    """The items of a WITH of which one writes, or is computed once.
 
-    `written`: those that write. `known`: the tokens of those that have rows, by name. `head`: the words before them.
+    `parts`: these. `known`: the tokens of those that have rows, by name. `head`: the words before them.
     """
 
     def __init__(self, head: Sequence[Token], whole: tuple[str, int]) -> None:
-        self.written: list[WritingItem] = []
+        self.parts: list[WritingItem] = []
         self.known: dict[str, list[Token]] = {}
         self._head, self._whole = head, whole
         self._names: set[str] = set()
@@ -143,36 +145,51 @@ class _Items:
             tokens.take("not", "materialized")
         tokens.expect("(")
         opened = tokens.index
-        if not tokens.at(*_WRITES):
-            tokens.span()
-            tokens.expect(")")
-            for word, last in (("search", "set"), ("cycle", "using")):
-                if tokens.take(word):
-                    tokens.span(last)
-                    tokens.expect(last)
-                    tokens.ident()
-            self.known[name.name] = list(tokens.tokens[first : tokens.index])
-            return
-        if len(self.written) == WRITING_ITEMS_MAX:
-            detail = f"A WITH can have at most {WRITING_ITEMS_MAX} items that write."
-            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "too many data-modifying WITH items", detail=detail)
         body = tokens.span()
-        tokens.move_to(opened)
-        clause = self._named_in(body)
+        if body[0].kind is Kind.WORD and body[0].value in _WRITES:
+            tokens.move_to(opened)
+            statement = _with_common_tables(tokens, self._whole, self._clause(self._named_in(body)))
+            self._add(name, statement, tokens.tokens[first:opened], tokens.token.start)
+            tokens.expect(")")
+            return
+        tokens.expect(")")
+        for word, last in (("search", "set"), ("cycle", "using")):
+            if tokens.take(word):
+                tokens.span(last)
+                tokens.expect(last)
+                tokens.ident()
+        item = list(tokens.tokens[first : tokens.index])
+        if name.name not in tokens.stored:
+            self.known[name.name] = item
+            return
+        at = item[-1].end
+        clause = self._clause([*self._named_in(body), item])
+        rows = [*_words(at, "select", "*", "from"), item[0], Token(Kind.END, "", at, at)]
+        query = tokens.parsed_query((*clause, *rows), *self._whole)
+        self._add(name, Select(*self._whole, query), [item[0], *_words(at, "as", "(")], at)
+
+    def _add(self, name: Ident, statement: Write | Select, head: Sequence[Token], at: int) -> None:
+        """Adds a part. `head`: the words before its query in the WITH of later parts, which is at `at`."""
+        if len(self.parts) == PARTS_MAX:
+            detail = f"A WITH can have at most {PARTS_MAX} items that write."
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "too many data-modifying WITH items", detail=detail)
+        returns = isinstance(statement, Select) or bool(statement.returning)
+        item = WritingItem(name, ObjectId(f"w{len(self.parts) + 1}"), statement, returns)
+        self.parts.append(item)
+        if returns:
+            self.known[name.name] = [*head, *_rows_of(item, at), *_words(at, ")")]
+
+    def _clause(self, items: Sequence[Sequence[Token]]) -> list[Token]:
+        """The WITH of a part. 54000 if those of all parts have too many words together."""
+        clause = _clause(self._head, items)
         self._words += len(clause)
         if self._words > STATEMENT_TOKENS_MAX:
             hint = "The queries of WITH count once for each item that writes and names them."
             raise too_long("statement", STATEMENT_TOKENS_MAX, hint)
-        statement = _with_common_tables(tokens, self._whole, clause)
-        closing = tokens.token
-        tokens.expect(")")
-        item = WritingItem(name, ObjectId(f"w{len(self.written) + 1}"), statement, bool(statement.returning))
-        self.written.append(item)
-        if item.returns:
-            self.known[name.name] = [*tokens.tokens[first:opened], *_rows_of(item, closing.start), closing]
+        return clause
 
-    def _named_in(self, body: Sequence[Token]) -> list[Token]:
-        """WITH and the items that a statement can reference: those that it names, and those that they name."""
+    def _named_in(self, body: Sequence[Token]) -> list[Sequence[Token]]:
+        """The items that a statement can reference: those that it names, and those that they name."""
         found: set[str] = set()
         texts = [body]
         while texts:
@@ -180,14 +197,18 @@ class _Items:
                 if token.value in self.known and token.value not in found:
                     found.add(token.value)
                     texts.append(self.known[token.value])
-        return _clause(self._head, [item for name, item in self.known.items() if name in found])
+        return [item for name, item in self.known.items() if name in found]
 
 
 def _rows_of(item: WritingItem, at: int) -> list[Token]:
-    """SELECT * FROM the rows of an item that writes."""
-    words = [(Kind.WORD, "select"), (Kind.SYMBOL, "*"), (Kind.WORD, "from")]
+    """SELECT * FROM the rows of an item."""
     name = [(Kind.IDENT, ID_SCHEMA), (Kind.SYMBOL, "."), (Kind.IDENT, item.id)]
-    return [Token(kind, value, at, at) for kind, value in (*words, *name)]
+    return [*_words(at, "select", "*", "from"), *(Token(kind, value, at, at) for kind, value in name)]
+
+
+def _words(at: int, *values: str) -> list[Token]:
+    """These words and symbols, at a position of the text."""
+    return [Token(Kind.WORD if value.isalpha() else Kind.SYMBOL, value, at, at) for value in values]
 
 
 def _parse_main_query(tokens: TokenReader, clause: Sequence[Token]) -> Select:

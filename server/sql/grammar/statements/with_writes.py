@@ -13,20 +13,20 @@ from server.sql.grammar.statements.writes import Delete, Insert, Update
 
 @dataclass(frozen=True, slots=True)
 class WritingItem:
-    """An item `name AS (statement)`. The later parts reference the rows of its RETURNING as the relation `id`.
+    """An item `name AS (statement)`. The later parts reference its rows, those of RETURNING, as the relation `id`.
 
-    `returns`: whether it has RETURNING.
+    The statement is a query if it must be computed once. `returns`: whether it has rows.
     """
 
     name: Ident
     id: ObjectId
-    statement: Insert | Update | Delete | Merge
+    statement: Select | Insert | Update | Delete | Merge
     returns: bool
 
 
 @dataclass(frozen=True, slots=True)
 class WithWrites(Parsed):
-    """`items` are those that write, in order; the queries of WITH are parts of the statements that may read them."""
+    """`items`: those that write or are computed once, in order. Other queries of WITH belong to what may read them."""
 
     items: tuple[WritingItem, ...]
     main: Select | Insert | Update | Delete | Merge
