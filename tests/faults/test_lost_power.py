@@ -207,6 +207,7 @@ def test_a_server_starts_after_a_power_failure(recording: Recording, seed: int, 
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in MISTAKES if "power" in MISTAKES[name].needs])
 def test_a_missing_sync_is_detected(name: str, tmp_path: Path) -> None:
     seed = random.randrange(2**32)

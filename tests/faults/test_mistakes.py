@@ -10,7 +10,7 @@ import pytest
 from tests.faults.mistakes import MISTAKES
 from tests.faults.world import World
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.long]
 
 TRIES = 4
 SECONDS = 8.0

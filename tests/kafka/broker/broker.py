@@ -170,6 +170,7 @@ class KafkaBroker:
             except KafkaException as error:
                 if error.args[0].code() not in _NOT_LEADING or monotonic() > deadline:
                     raise
+                self.admin.list_topics(topic, timeout=REQUEST_S)  # else the client asks with an old epoch of the leader
 
 
 def _java(*command: str) -> list[str]:

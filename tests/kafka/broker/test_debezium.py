@@ -84,6 +84,7 @@ def test_debezium_is_killed(
         check_transactions(connection, start, bank.until_equal(connection))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("victims", ["postgresql", "broker", "postgresql broker debezium"])
 def test_what_debezium_needs_is_killed(
