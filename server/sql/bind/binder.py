@@ -38,7 +38,7 @@ RELATIONS_MAX = 2_000
 """The limit of relations that a statement names. Those in a view or an item of WITH count as often as it is named, so
 that a level which names the level below twice has twice as many."""
 MAINTAINED_RELATIONS_MAX = 500
-"""The same limit for a maintained query, which is also planned when its dataflow starts, on the event loop."""
+"""The same limit for a maintained query, which is planned again whenever its dataflow starts."""
 COLUMNS_MAX = 200_000
 """The limit of columns in all relations and queries of a statement."""
 JOINED_COLUMNS_MAX = 2_000_000
