@@ -9,7 +9,7 @@ PSQL = os.environ["PSQL"]
 
 
 def psql(script, *arguments):
-    done = subprocess.run([PSQL, "-X", *arguments, URL], input=script, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([PSQL, "-X", *arguments, URL], input=script, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert "ERROR" not in done.stderr, done.stderr
     return done.stdout
@@ -64,7 +64,7 @@ def transactions():
     """`--single-transaction`, `ON_ERROR_ROLLBACK`"""
     psql("INSERT INTO ps VALUES (20); INSERT INTO ps VALUES (21);", "--single-transaction")
     script = "\\set ON_ERROR_ROLLBACK on\nBEGIN;\nINSERT INTO ps VALUES (30);\nSELECT 1/0;\nCOMMIT;\n"
-    subprocess.run([PSQL, "-X", URL], input=script, capture_output=True, text=True, timeout=60)
+    subprocess.run([PSQL, "-X", URL], input=script, capture_output=True, text=True, timeout=180)
     assert psql("SELECT id FROM ps WHERE id >= 20 ORDER BY 1", "-At") == "20\n21\n30\n"
 
 
