@@ -36,7 +36,7 @@ from server.session_state.transaction import Transaction
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Expr, Ident, Query
 from server.sql.grammar.statements.queries import Select
-from server.sql.grammar.statements.with_writes import WithWrites, WritingItem
+from server.sql.grammar.statements.with_writes import WithWrites, Write, WritingItem
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_query
 from server.sql.writes.merge import plan_merge
@@ -47,7 +47,6 @@ _SCHEMA = Schema(ObjectId("w"), None, "WITH")
 """The schema of the relations of RETURNING rows. No search path contains it, and no session's catalog has it."""
 _UNDETERMINED = "could not determine data type of parameter $"
 
-Written = Insert | Update | Delete | Merge
 Planned = TypeVar("Planned", QueryPlan, WritePlan)
 
 
@@ -61,12 +60,14 @@ def plan_with_writes(context: Context, statement: WithWrites, types: Sequence[Pg
     parts: list[WritingPart] = []
     for item in statement.items:
         _check_returning(item.statement, silent)
+        plan: QueryPlan | WritePlan
         if isinstance(item.statement, Select):
-            query = planner.query(item.statement)
-            parts.append(WritingPart(query, "SELECT", planner.relation(item, query.columns)))
-            continue
-        plan = planner.write(item.statement)
-        parts.append(WritingPart(plan, _verb(item.statement), planner.relation(item, plan.fields)))
+            plan = planner.query(item.statement)
+            rows = planner.relation(item, plan.columns)
+        else:
+            plan = planner.write(item.statement)
+            rows = planner.relation(item, plan.fields)
+        parts.append(WritingPart(plan, _verb(item.statement), rows))
         if not item.returns:
             silent[item.name.name] = item.name
     _check_returning(statement.main, silent)
@@ -77,8 +78,7 @@ def plan_with_writes(context: Context, statement: WithWrites, types: Sequence[Pg
         planned: QueryPlan | WritePlan = planner.query(main)
     else:
         planned = planner.write(main)
-    verb = "SELECT" if isinstance(main, Select) else _verb(main)
-    return WithWritesPlan(tuple(parts), planned, verb, _SCHEMA, planner.parameters())
+    return WithWritesPlan(tuple(parts), planned, _verb(main), _SCHEMA, planner.parameters())
 
 
 def _catalogs_refused() -> PgError:
@@ -89,7 +89,7 @@ def _catalogs_refused() -> PgError:
     )
 
 
-def _verb(statement: Written) -> str:
+def _verb(statement: Write | Select) -> str:
     return type(statement).__name__.upper()
 
 
@@ -123,7 +123,7 @@ class _Planner:
         self._context = replace(self._context, derived=derived)
         return table
 
-    def write(self, statement: Written) -> WritePlan:
+    def write(self, statement: Write) -> WritePlan:
         if isinstance(statement, Update | Delete) and statement.current_of is not None:
             hint = "Execute the statement by itself, or name the row by its key in WHERE."
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "WHERE CURRENT OF in a WITH is not supported", hint=hint)
@@ -188,7 +188,7 @@ class _Planner:
         return tuple(type for type in self._types if type is not None)
 
 
-def _check_returning(statement: Written | Select, silent: Mapping[str, Ident]) -> None:
+def _check_returning(statement: Write | Select, silent: Mapping[str, Ident]) -> None:
     """PgError 0A000 if a part reads an item without RETURNING."""
     if not silent:
         return
@@ -199,7 +199,7 @@ def _check_returning(statement: Written | Select, silent: Mapping[str, Ident]) -
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
 
 
-def _queries(statement: Written | Select) -> list[exp.Expr]:
+def _queries(statement: Write | Select) -> list[exp.Expr]:
     found: list[Query | Expr | None]
     match statement:
         case Select(query=query):

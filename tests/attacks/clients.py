@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,17 @@ def resident_bytes(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise AssertionError(pid)
+
+
+def traced(act: Callable[[], object]) -> int:
+    """The most memory that Python's objects took meanwhile, in bytes."""
+    tracemalloc.start()
+    try:
+        act()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return most
 
 
 @contextmanager

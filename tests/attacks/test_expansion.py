@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from server.sql.bind.binder import MAINTAINED_RELATIONS_MAX, RELATIONS_MAX
 from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.rules.with_clauses import PARTS_MAX
 from server.sql.plan import PlanContext, plan_query
-from tests.attacks.clients import watched
+from tests.attacks.clients import traced, watched
 from tests.fix_server import ServerProcess, server_without_spark
 from tests.polling import until
 from tests.sql import ours
@@ -42,17 +41,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         connection.execute(f"ALTER VIEW v{level - 1} RENAME TO largest".encode())
     yield server
     assert server.stop() == 0
-
-
-def traced(act: Callable[[], object]) -> int:
-    """The most memory that Python's objects took meanwhile, in bytes."""
-    tracemalloc.start()
-    try:
-        act()
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    return most
 
 
 def doubling(first: str) -> str:

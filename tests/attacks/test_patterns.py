@@ -6,7 +6,6 @@ A match holds Python's global lock: even in another thread, it would stop all se
 from __future__ import annotations
 
 import time
-import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -21,7 +20,7 @@ from protocol.pgwire.types import BYTEA, INT8, TEXT, returned_type, row_type
 from server.sql.grammar.lexer import tokenize
 from server.sql.grammar.literal_rows import split_few
 from server.sql.json_path.parser import parsed
-from tests.attacks.clients import watched
+from tests.attacks.clients import traced, watched
 from tests.fix_server import ServerProcess
 
 pytestmark = pytest.mark.attacks
@@ -118,11 +117,10 @@ LONG: dict[str, tuple[Callable[[str], object], str]] = {
 @pytest.mark.parametrize(("parse", "text"), LONG.values(), ids=LONG)
 def test_a_match_takes_no_memory_for_each_repetition(parse: Callable[[str], object], text: str) -> None:
     """A statement of 64 MiB would take gigabytes otherwise, and seconds in which no other session is served."""
-    tracemalloc.start()
-    try:
+
+    def act() -> None:
         with suppress(PgError):
             parse(text)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+
+    most = traced(act)
     assert most < BYTES_MAX, f"{most / REPEATED:.0f} bytes for each"

@@ -33,6 +33,7 @@ from server.sql.coerce import ASSIGNMENT, EXPLICIT, array_of_items, check_dimens
 from server.sql.expressions import Expression, Literal
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.refused_types import refused_type
+from server.sql.grammar.token_reader import WHOLE_INTERVALS
 from server.sql.scope import ID_SCHEMA, Scope
 from server.sql.type_names import UserType, array_of_domain, by_id, check_schema, domain_use, find_type, type_of_item
 
@@ -190,7 +191,7 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     if isinstance(fields, exp.Interval):  # 'text'::interval year to month
         unit = fields.args["unit"].sql().upper()
         if not isinstance(inner, exp.Literal):
-            if unit in ("DAY TO SECOND", "HOUR TO SECOND", "SECOND"):  # they remove nothing
+            if unit.lower() in WHOLE_INTERVALS:
                 whole = exp.DataType(this=exp.DType.INTERVAL)
                 return binder.expression(exp.Cast(this=tree.this, to=whole), scope)
             raise binder.unsupported(

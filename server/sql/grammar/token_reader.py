@@ -54,6 +54,8 @@ _MATERIALIZE_KEYWORDS = (
     | COLUMN_NAME_WORDS
     | words("at by debezium envelope key least of progress snapshot timeout timestamp up upsert within")
 )
+WHOLE_INTERVALS = ("day to second", "hour to second", "second")
+"""The fields of interval types that contain all intervals."""
 _INTERVAL_HINT = "Omit the fields, or write DAY TO SECOND: an interval always has all of them."
 _AFTER_ALIAS = words("from where group having window union intersect except order limit offset fetch for")
 
@@ -338,8 +340,8 @@ class TokenReader:
 
     def _interval_fields(self) -> str:
         """The precision after the fields of an interval. 0A000 for fields that would remove parts of values."""
-        for fields in (("day", "to", "second"), ("hour", "to", "second"), ("second",)):
-            if self.take(*fields):
+        for fields in WHOLE_INTERVALS:
+            if self.take(*fields.split()):
                 return f"({self.in_parentheses(self.integer)[0]})" if self.at("(") else ""
         self.reject("an interval with fields", "year", "month", "day", "hour", "minute", "second", hint=_INTERVAL_HINT)
         return ""

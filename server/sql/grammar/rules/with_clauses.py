@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
@@ -12,15 +11,11 @@ from server.sql.grammar.lexer import STATEMENT_TOKENS_MAX, Kind, Token, too_long
 from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.queries import parse_select, refuse_into
 from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_update
-from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.tables import CreateTableAs
-from server.sql.grammar.statements.with_writes import WithWrites, WritingItem
-from server.sql.grammar.statements.writes import Delete, Insert, Update
+from server.sql.grammar.statements.with_writes import WithWrites, Write, WritingItem
 from server.sql.grammar.token_reader import TokenReader
-
-Write: TypeAlias = Insert | Update | Delete | Merge
 
 _WRITES: dict[str, Callable[[TokenReader], Write]] = {
     "insert": parse_insert,
@@ -48,11 +43,16 @@ def parse_with(tokens: TokenReader) -> Write | Select | CreateTableAs | WithWrit
     if not is_write:
         return parse_select(tokens)
     tokens.move_to(main)
-    clause = tokens.tokens[start:main]
+    return _with_common_tables(tokens, _whole(tokens, start), tokens.tokens[start:main])
+
+
+def _whole(tokens: TokenReader, start: int) -> tuple[str, int]:
+    """The text from token `start` to the end of the statement, and its offset."""
+    here = tokens.index
     tokens.span()
     whole = tokens.text_from(start)
-    tokens.move_to(main)
-    return _with_common_tables(tokens, whole, clause)
+    tokens.move_to(here)
+    return whole
 
 
 def _has_writing_item(items: Sequence[Token]) -> bool:
@@ -71,7 +71,7 @@ def _has_writing_item(items: Sequence[Token]) -> bool:
 
 
 def _with_common_tables(tokens: TokenReader, whole: tuple[str, int], clause: Sequence[Token]) -> Write:
-    """The write at the current token, whose WITH is `clause`. `whole`: the text from WITH on, and its offset."""
+    """The write at the current token, whose WITH is `clause`. `whole`: `_whole` from WITH on."""
     end = tokens.token
     word = tokens.word
     if not clause:
@@ -89,9 +89,7 @@ def _parse_with_writes(tokens: TokenReader) -> WithWrites:
     In the WITH of a later part, the query of such an item is replaced by one of its rows.
     """
     start = tokens.index
-    tokens.span()
-    whole = tokens.text_from(start)
-    tokens.move_to(start)
+    whole = _whole(tokens, start)
     head = [tokens.token]
     tokens.expect("with")
     if tokens.at("recursive"):
@@ -148,7 +146,7 @@ class _Items:
         body = tokens.span()
         if body[0].kind is Kind.WORD and body[0].value in _WRITES:
             tokens.move_to(opened)
-            statement = _with_common_tables(tokens, self._whole, self._clause(self._named_in(body)))
+            statement = _with_common_tables(tokens, self._whole, self._counted(self._named_in(body)))
             self._add(name, statement, tokens.tokens[first:opened], tokens.token.start)
             tokens.expect(")")
             return
@@ -163,7 +161,7 @@ class _Items:
             self.known[name.name] = item
             return
         at = item[-1].end
-        clause = self._clause([*self._named_in(body), item])
+        clause = self._counted([*self._named_in(body), item])
         rows = [*_words(at, "select", "*", "from"), item[0], Token(Kind.END, "", at, at)]
         query = tokens.parsed_query((*clause, *rows), *self._whole)
         self._add(name, Select(*self._whole, query), [item[0], *_words(at, "as", "(")], at)
@@ -179,7 +177,7 @@ class _Items:
         if returns:
             self.known[name.name] = [*head, *_rows_of(item, at), *_words(at, ")")]
 
-    def _clause(self, items: Sequence[Sequence[Token]]) -> list[Token]:
+    def _counted(self, items: Sequence[Sequence[Token]]) -> list[Token]:
         """The WITH of a part. 54000 if those of all parts have too many words together."""
         clause = _clause(self._head, items)
         self._words += len(clause)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from catalog.ids import ObjectId
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Ident, Parsed
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.writes import Delete, Insert, Update
+
+Write: TypeAlias = Insert | Update | Delete | Merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class WritingItem:
 
     name: Ident
     id: ObjectId
-    statement: Select | Insert | Update | Delete | Merge
+    statement: Select | Write
     returns: bool
 
 
@@ -29,4 +32,4 @@ class WithWrites(Parsed):
     """`items`: those that write or are computed once, in order. Other queries of WITH belong to what may read them."""
 
     items: tuple[WritingItem, ...]
-    main: Select | Insert | Update | Delete | Merge
+    main: Select | Write
