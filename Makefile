@@ -109,10 +109,12 @@ $(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt tests/kafka/bro
 	touch $@
 
 # Sessions of other clients, which are installed to .venv/clients. What cannot be installed is skipped. The ODBC driver, Ruby,
-# Node.js, Go and Rust are used if they are installed. TIDEWIRE_REWRITE=1 writes the table in docs/clients.md.
+# Node.js, Go and Rust are used if they are installed. TIDEWIRE_REWRITE=1 writes the table in docs/clients.md. COMPILED=
+# skips Go and Rust, whose libraries are compiled for minutes.
 CLIENTS := $(VENV)/clients
+COMPILED := $(CLIENTS)/.compiled
 
-test-clients: $(VENV)/.installed $(CLIENTS)/.compiled
+test-clients: $(VENV)/.installed $(CLIENTS)/.installed $(COMPILED)
 	$(PYTEST) tests/clients -m clients -rs --timeout 0 $(ARGS)
 
 $(CLIENTS)/.installed: $(addprefix tests/clients/,requirements.txt requirements-dbt.txt package.json pom.xml) | $(VENV)/.installed

@@ -138,6 +138,7 @@ def test_planning_again_delays_no_other_session(server: ServerProcess, connectio
             assert connection.execute(query, [1], prepare=True).fetchall() == expected
 
 
+@pytest.mark.long
 def test_plans_of_dataflows_delay_no_other_session(tmp_path: Path) -> None:
     """The dataflow plans its query again after CREATE MATERIALIZED VIEW, and at each start of the server."""
     columns = ", ".join(f"(SELECT max(b) FROM t WHERE t.a = s.b + {n}) AS c{n}" for n in range(60))

@@ -154,6 +154,7 @@ def test_a_pattern_over_rows_that_backtracks_can_be_cancelled(server: ServerProc
         assert connection.execute("SELECT count(*) FROM texts").fetchone() == (20,)
 
 
+@pytest.mark.long
 def test_long_conditions_delay_no_other_session(server: ServerProcess) -> None:
     """They are bound and compiled for CREATE TABLE, for each INSERT, and for ALTER TABLE."""
     condition = " AND ".join(f"(a + {n} > 0 OR a * {n} < 5 OR coalesce(a, {n}) <> {n})" for n in range(1, 41))

@@ -29,6 +29,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     assert server.stop() == 0
 
 
+@pytest.mark.long
 def test_chains_of_grant_options(server: ServerProcess) -> None:
     """Each role of a chain grants to the next. The chain ends at the limit, and REVOKE CASCADE removes all of it."""
     with psycopg.connect(server.dsn, autocommit=True) as boss:

@@ -119,6 +119,7 @@ def test_a_message_that_is_long_when_it_is_decompressed(
     assert status(client)[1].startswith('message at offset 1 of partition 0 of topic "t" is too long')
 
 
+@pytest.mark.long
 def test_messages_with_which_workers_fail(
     client: psycopg.Connection[Any], kafka: MockCluster, registry: Registry, own_server: ServerProcess
 ) -> None:

@@ -225,6 +225,7 @@ def test_a_storm_of_logins_leaves_time_for_others(server: ServerProcess, user: s
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.long
 def test_expensive_verifiers_delay_no_other_login(server: ServerProcess) -> None:
     """A role may compute its own verifier, of which each login by password takes a quarter of a second."""
     limit_failures(server, 0)

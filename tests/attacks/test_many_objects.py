@@ -186,6 +186,7 @@ def test_lists_of_names_delay_no_other_session(
 USERS_PAUSE_MAX_S = 0.4  # a change whose cost is quadratic in the number of users takes longer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "user",
     ["CREATE VIEW reader{} AS SELECT a, b FROM used", "CREATE INDEX reader{} ON used (a)"],

@@ -56,6 +56,7 @@ def test_notifications_are_not_copied_for_each_receiver(own_server: ServerProces
     assert greatest - before < 400 << 20
 
 
+@pytest.mark.long
 def test_many_channels_delay_no_other_session(own_server: ServerProcess) -> None:
     """Neither the notifications nor the end of the sessions that listen."""
     with raw_client(own_server.port) as client:

@@ -100,6 +100,7 @@ def test_many_savepoints(server: ServerProcess, connection: psycopg.Connection[A
     assert connection.execute("SELECT * FROM saved").fetchall() == [(0,)] * 3
 
 
+@pytest.mark.long
 def test_listeners_that_never_read_are_ended(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     """They cost a bounded amount of memory, and nothing to the sender and the listeners that read."""
     before = sessions(connection)
@@ -132,6 +133,7 @@ def test_listeners_that_never_read_are_ended(server: ServerProcess, connection: 
     assert worst_bytes < 256 << 20
 
 
+@pytest.mark.long
 def test_many_channels_and_notifications(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
     with ExitStack() as stack, watched(server):
         names = "; ".join(f"LISTEN c{number}" for number in range(CHANNELS_MAX))
