@@ -16,7 +16,7 @@ from tests.attacks.test_runaway_queries import ROWS, await_removal, create_rows,
 from tests.fix_server import ServerProcess
 from tests.small_disk import small_disk
 
-pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.attacks
 
 DISK_BYTES = 512 << 20  # a tenth of it is reserved: what Spark writes in a second
 COMMIT_BYTES = 60_000

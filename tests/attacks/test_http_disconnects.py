@@ -178,7 +178,6 @@ def _answering(_: ServerProcess, clients: list[socket.socket]) -> None:
         assert client.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("query", "await_phase"),
     [

@@ -24,7 +24,6 @@ from tests.fix_server import ServerProcess
 pytestmark = [
     pytest.mark.attacks,
     pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc"),
-    pytest.mark.timeout(600),
 ]
 
 ROWS = 100_000
@@ -184,7 +183,6 @@ def test_tasks_of_cancelled_queries_do_not_keep_the_memory(tmp_path: Path) -> No
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_many_long_queries_do_not_fill_the_memory(tmp_path: Path) -> None:
     """Spark's plan of each takes 9 MB of the heap, and the code that it generates 6 MB. It keeps both."""
     server = ServerProcess(tmp_path, "--spark-memory", "512MB")

@@ -84,7 +84,6 @@ def refused_start(world: World) -> bool:
     return False
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["file system", "limit"])
 def test_a_full_disk_refuses_writes_and_loses_nothing(kind: str, tmp_path: Path) -> None:
     seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))

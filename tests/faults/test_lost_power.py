@@ -184,7 +184,6 @@ def recording(seed: int, tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return record(tmp_path_factory.mktemp("recording"), seed)
 
 
-@pytest.mark.timeout(400)
 def test_nothing_acknowledged_is_lost_by_a_power_failure(recording: Recording, seed: int, tmp_path: Path) -> None:
     bad = first_violation(recording, tmp_path, seed)
     assert bad is None, f"seed {seed}: {bad[1]}"
@@ -196,7 +195,6 @@ def test_nothing_acknowledged_is_lost_by_a_power_failure(recording: Recording, s
     )
 
 
-@pytest.mark.timeout(400)
 def test_a_server_starts_after_a_power_failure(recording: Recording, seed: int, tmp_path: Path) -> None:
     for number, (point, _, _, state) in enumerate(states(recording, tmp_path, random.Random(seed))):
         if number % (POINTS * STATES // 5) == 0:
@@ -206,7 +204,6 @@ def test_a_server_starts_after_a_power_failure(recording: Recording, seed: int, 
             assert server.stop() == 0, f"seed {seed}, after {point} events"
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in MISTAKES if "power" in MISTAKES[name].needs])
 def test_a_missing_sync_is_detected(name: str, tmp_path: Path) -> None:

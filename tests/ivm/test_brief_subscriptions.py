@@ -108,7 +108,6 @@ def received(connection: psycopg.Connection, query: str, dice: random.Random) ->
     return +rows, end
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.long
 def test_each_subscription_receives_the_rows_of_its_query(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:

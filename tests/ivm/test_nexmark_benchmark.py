@@ -53,7 +53,6 @@ async def faults(dsn: str, oracle: psycopg.Connection, events: Events) -> list[s
     return found
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.long
 def test_final_results_equal_postgresql(dsn: str, postgres: str) -> None:
     events = Events(EVENTS, per_ms=1)  # rows with one time have no order

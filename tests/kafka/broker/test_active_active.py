@@ -9,7 +9,7 @@ import pytest
 from tests.kafka.active_active import PARTITIONS, check_handover, check_killed_server, check_killed_writers
 from tests.kafka.broker.broker import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.kafka
 
 
 def test_two_servers_write_a_topic_and_are_killed(kafka: KafkaBroker, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.kafka.broker.debezium import Debezium, create_tables, writing
 from tests.kafka.broker.reading import MOMENTS, Row, connected, serving
 from tests.kafka.registry import Registry
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")

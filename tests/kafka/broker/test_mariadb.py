@@ -22,7 +22,6 @@ from tests.kafka.registry import Registry
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(not IS_INSTALLED, reason="needs mariadbd and mariadb-install-db"),
 ]
 

@@ -53,7 +53,7 @@ from tests.server.egress.child import write
 from tests.server.egress.histories import Change, by_key, history, rows_of, upserts
 from tests.server.egress.postgres.test_kills import killed_at_exit
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.kafka
 
 KILLS = 4
 PARTITIONS = 3
@@ -78,7 +78,6 @@ def test_the_topics_have_each_change_although_the_server_is_killed(
     run.check()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_the_topics_have_each_change_although_the_broker_is_killed(
     kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int

@@ -18,7 +18,7 @@ from tests.kafka.records import Record
 from tests.kafka.registry import Registry, RegistryThread
 from tests.kafka.sinks import message_values, read_topic
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.kafka
 
 MECHANISMS = ("PLAIN", *SCRAM)
 WRONG = "wrong-horse"

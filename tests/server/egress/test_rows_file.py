@@ -134,7 +134,6 @@ async def test_one_server_at_a_time_writes_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))))
 def test_each_change_is_in_the_files_once_although_the_server_is_killed(tmp_path: Path, seed: int) -> None:
     choice = random.Random(seed)

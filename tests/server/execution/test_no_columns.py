@@ -8,8 +8,6 @@ import psycopg
 import pytest
 from psycopg import errors
 
-pytestmark = pytest.mark.timeout(60)
-
 QUERIES = {
     "SELECT": 1,
     "SELECT UNION SELECT": 1,

