@@ -22,7 +22,7 @@
   `shared_list`: a sequence with cheap appends.
 - `spill`: consolidation of changes that exceed memory; `ranges`: without partitions on disk where possible.
   `free_space`: what temporary files leave to commits.
-- `directory`: creates durable files. `check`: verifies a data directory.
+- `directory`: creates durable files. `check`: verifies a data directory. `backup`: copies one that is in use.
 
 A change is committed here before the server acts on it. After a restart all other server state is rebuilt from here.
 """

@@ -21,7 +21,7 @@ from catalog.batches import STORED, Batch, batch_of, decoded, verify
 from catalog.ids import ObjectId
 from catalog.migrations import MIGRATIONS, TooNew
 from catalog.payloads import Payloads
-from catalog.store import FILE, StoreError, explained, is_unusable, lock
+from catalog.store import FILE, StoreError, check_exists, explained, is_unusable, lock
 
 PROBLEMS_MAX = 100  # limit of PRAGMA integrity_check
 CHECKSUMS_SINCE = 4  # format of the catalog that introduced checksums
@@ -44,11 +44,7 @@ class Report:
 def check(directory: Path) -> Report:
     """Checks a data directory. StoreError if it is not a data directory, is in use, or is of a later version."""
     report = Report()
-    if not (directory / FILE).is_file():
-        raise StoreError(
-            f'"{directory}" is not a data directory: it has no file {FILE}',
-            "Name the directory that a server uses (--data-dir).",
-        )
+    check_exists(directory)
     with ExitStack() as held:
         held.callback(os.close, lock(directory))
         connection = held.enter_context(closing(sqlite3.connect(directory / FILE, isolation_level=None)))

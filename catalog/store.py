@@ -285,6 +285,15 @@ def explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
     )
 
 
+def check_exists(directory: Path) -> None:
+    """StoreError if the directory is not a data directory."""
+    if not (directory / FILE).is_file():
+        raise StoreError(
+            f'"{directory}" is not a data directory: it has no file {FILE}',
+            "Name the directory that a server uses (--data-dir).",
+        )
+
+
 def _check_permissions(directory: Path) -> None:
     """StoreError if other users may read the directory. Corrects the permissions of an empty one, as initdb does."""
     if is_private(directory):

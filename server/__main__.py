@@ -171,11 +171,34 @@ def check(
 
     Changes nothing. Prints a line for each damage; the exit code is 1 if there is any.
     """
+    _print_check(data_dir.absolute())
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="The directory for the copy; new or empty.")],
+    data_dir: Annotated[
+        Path, typer.Option(help="The data directory; a server may be using it.", envvar="TIDEWIRE_DATA_DIR")
+    ] = Path("tidewire-data"),
+) -> None:
+    """Copies a data directory as it is at one instant, while its server runs. Then verifies the copy, as check does."""
+    from catalog.backup import back_up
+    from catalog.store import StoreError
+
+    try:
+        back_up(data_dir.absolute(), target.absolute())
+    except StoreError as error:
+        _die(str(error), error.hint)
+    _print_check(target.absolute())
+
+
+def _print_check(directory: Path) -> None:
+    """Checks a data directory and prints the result. The exit code is 1 if anything is damaged."""
     from catalog import check as checks
     from catalog.store import StoreError
 
     try:
-        report = checks.check(data_dir.absolute())
+        report = checks.check(directory)
     except StoreError as error:
         _die(str(error), error.hint)
     for line in report.damage:

@@ -1,0 +1,72 @@
+"""`tidewire backup` of a directory that a server uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psycopg
+
+from tests.fix_server import ServerProcess, server_without_spark
+
+TEXT = "x" * 100_000  # long enough for files of payloads
+
+
+def backup(data: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "server", "backup", str(target), "--data-dir", str(data)], capture_output=True, text=True
+    )
+
+
+def transfer(server: ServerProcess, done: threading.Event) -> int:
+    """Moves rows between two tables until `done`. Returns the number of transactions."""
+    count = 0
+    with psycopg.connect(server.dsn) as connection:
+        while not done.is_set() or count < 10:
+            count += 1
+            connection.execute("INSERT INTO a VALUES (%s, %s)", [count, TEXT])
+            connection.execute("INSERT INTO b VALUES (%s, %s)", [count, TEXT])
+            connection.commit()
+    return count
+
+
+def test_a_backup_while_a_client_writes(tmp_path: Path) -> None:
+    """It has the whole of each transaction that it has, the hold and the history that the hold keeps."""
+    server = server_without_spark(tmp_path / "data")
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE a (n int, x text); CREATE TABLE b (n int, x text)")
+        connection.execute("CREATE HOLD h ON a")
+        connection.execute("INSERT INTO a VALUES (0, 'held')")
+        ((held,),) = connection.execute("SELECT mz_now()").fetchall()
+    done, counts = threading.Event(), list[int]()
+    writer = threading.Thread(target=lambda: counts.append(transfer(server, done)))
+    writer.start()
+    try:
+        results = [backup(tmp_path / "data", tmp_path / f"copy{number}") for number in range(3)]
+    finally:
+        done.set()
+        writer.join()
+        server.kill()
+    for result in results:
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.endswith(": 0 damaged\n")
+    copy = server_without_spark(tmp_path / "copy2")
+    try:
+        with psycopg.connect(copy.dsn, autocommit=True) as connection:
+            rows = sorted(connection.execute("SELECT n, x FROM b").fetchall())
+            assert rows == [(number, TEXT) for number in range(1, len(rows) + 1)]
+            assert 0 < len(rows) <= counts[0]
+            assert sorted(connection.execute("SELECT n, x FROM a").fetchall()) == [(0, "held"), *rows]
+            assert connection.execute(f"SELECT n, x FROM a AS OF {held}".encode()).fetchall() == [(0, "held")]
+            connection.execute("INSERT INTO a VALUES (-1, 'later')")
+    finally:
+        copy.stop()
+
+
+def test_the_error_of_a_backup(tmp_path: Path) -> None:
+    result = backup(tmp_path / "none", tmp_path / "copy")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith(f'tidewire: "{tmp_path}/none" is not a data directory')
+    assert not (tmp_path / "copy").exists()
