@@ -44,15 +44,14 @@ def test_a_backup_while_a_client_writes(tmp_path: Path) -> None:
     writer = threading.Thread(target=lambda: counts.append(transfer(server, done)))
     writer.start()
     try:
-        results = [backup(tmp_path / "data", tmp_path / f"copy{number}") for number in range(3)]
+        result = backup(tmp_path / "data", tmp_path / "copy")
     finally:
         done.set()
         writer.join()
         server.kill()
-    for result in results:
-        assert (result.returncode, result.stderr) == (0, "")
-        assert result.stdout.endswith(": 0 damaged\n")
-    copy = server_without_spark(tmp_path / "copy2")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith(": 0 damaged\n")
+    copy = server_without_spark(tmp_path / "copy")
     try:
         with psycopg.connect(copy.dsn, autocommit=True) as connection:
             rows = sorted(connection.execute("SELECT n, x FROM b").fetchall())
