@@ -9,7 +9,18 @@ from typing import Any, TypeVar
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql import expressions as ex
-from server.sql.expressions import Column, ColumnRef, Expression, Quantified, Subquery, transform, walk, walk_all
+from server.sql.expressions import (
+    Column,
+    ColumnRef,
+    Expression,
+    Literal,
+    Quantified,
+    Subquery,
+    children,
+    transform,
+    walk,
+    walk_all,
+)
 from server.sql.functions.table import Function
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.relations import Project, Relation
@@ -79,6 +90,35 @@ def _same(one: Any, other: Any, ids: _Pairs, levels: _Pairs) -> bool:
         if field.compare and not (_paired(a, b, levels) if field.name == "level" else _same(a, b, ids, levels)):
             return False
     return True
+
+
+class Hashes:
+    """Hashes of expressions, which are the same for equivalent ones.
+
+    Each node is hashed once. With `hash(node)` for each node of a tree, the time would be quadratic in its depth.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Expression, int]] = {}  # by id; the node is kept so that its id is not used again
+
+    def of(self, node: Expression) -> int:
+        known = self._known.get(id(node))
+        if known is not None:
+            return known[1]
+        match node:
+            case ColumnRef(column=column):
+                return hash(column.id)
+            case Literal():
+                return hash(node)
+            case Subquery(operands=below):
+                own: Any = node.kind
+            case Quantified(array=array):
+                own, below = node.all, (array,)
+            case _:
+                own, below = getattr(node, "function", None), tuple(children(node))
+        value = hash((node.__class__, own, tuple(map(self.of, below))))
+        self._known[id(node)] = (node, value)
+        return value
 
 
 def _paired(one: int, other: int, pairs: _Pairs) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from psycopg import errors
 from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.prepared import PREPARED_CHARS_MAX
 from server.sql.bind.binder import MAINTAINED_RELATIONS_MAX, RELATIONS_MAX
+from server.sql.expressions import Aggregate, Call, WindowCall
+from server.sql.grammar.lexer import TARGETS_MAX
 from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.rules.with_clauses import PARTS_MAX
 from server.sql.plan import PlanContext, plan_query
@@ -106,6 +108,48 @@ def test_joins_of_wide_relations_are_limited() -> None:
         with pytest.raises(PgError, match="can have at most 2000000 columns together") as refusal:
             plan(join, 70)
         assert refusal.value.sqlstate is SqlState.PROGRAM_LIMIT_EXCEEDED
+
+
+CLAUSES = ("SELECT 1 FROM t ORDER BY {}", "SELECT 1 FROM t GROUP BY {}", "SELECT DISTINCT ON ({}) 1 FROM t")
+TERMS = [f"a + {n}" for n in range(TARGETS_MAX)]
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=["order", "group", "distinct"])
+def test_keys_of_queries_are_limited(clause: str) -> None:
+    context = PlanContext(ours.state(), "materialize", ("public",), "tide")
+    with pytest.raises(PgError, match="target lists can have at most 1664 entries") as refusal:
+        plan_query(parse_query(clause.format(", ".join([*TERMS, "a + 9999"]))), context)
+    assert refusal.value.sqlstate is SqlState.TOO_MANY_COLUMNS
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(clause.format(", ".join(TERMS * 4)) for clause in CLAUSES),
+        f"SELECT {', '.join(reversed(TERMS))} FROM t GROUP BY {', '.join(TERMS)}",
+        f"SELECT DISTINCT {', '.join(reversed(TERMS))} FROM t ORDER BY {', '.join(TERMS)}",
+        f"SELECT concat({', '.join(f'sum({term})' for term in TERMS)}) FROM t",
+        f"SELECT concat({', '.join(f'sum({term}) OVER ()' for term in TERMS)}) FROM t",
+    ],
+    ids=["order", "group", "distinct", "items of groups", "distinct items", "aggregates", "windows"],
+)
+def test_no_key_of_a_query_is_compared_with_all_others(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    """With comparisons of each pair, 20,000 keys occupied a thread of the planner for minutes."""
+    compared = 0
+
+    def counted(equal: Callable[[Any, object], bool]) -> Callable[[Any, object], bool]:
+        def compare(one: Any, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return equal(one, other)
+
+        return compare
+
+    tree = parse_query(query)
+    for kind in (Call, Aggregate, WindowCall):
+        monkeypatch.setattr(kind, "__eq__", counted(kind.__eq__))
+    plan_query(tree, PlanContext(ours.state(), "materialize", ("public",), "tide"))
+    assert compared < 20 * len(TERMS)
 
 
 def test_items_of_with_that_write_take_memory_for_what_they_name() -> None:

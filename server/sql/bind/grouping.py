@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from server.sql.bind.binder import Binder, Replacement
 from server.sql.bind.grouping_sets import Groups
 from server.sql.bind.keys import groupable
 from server.sql.bind.select_list import Item
-from server.sql.columns import equivalent
+from server.sql.columns import Hashes, equivalent
 from server.sql.expressions import (
     Aggregate,
     Call,
@@ -57,7 +57,12 @@ class Grouping:
         self.relation = relation
         self.keys = list(groups.keys)
         self.sets = groups.sets
-        self._nested = [contains(key, Subquery) for key in self.keys]
+        self._hashes = Hashes()
+        self._numbers: dict[int, list[int]] = {}  # of the keys with each hash
+        self._classes: set[Any] = set()
+        self._nested: list[bool] = []
+        for key in self.keys:
+            self._know(key)
         self._written = len(groups.keys)
         self._end = groups.end
         self._entries = entries
@@ -67,37 +72,44 @@ class Grouping:
         if any(len(numbers) < len(self.keys) for numbers in self.sets):
             self.key_columns = [replace(column, nullable=True) for column in self.key_columns]
         self.inputs = frozenset(column.id for column in relation.columns)
-        self.calls: list[Aggregate] = []
-        self.call_columns: list[Column] = []
-        self.markers: list[tuple[int, ...]] = []  # the arguments of each GROUPING()
-        self.marker_columns: list[Column] = []
+        self.calls: dict[Aggregate, Column] = {}
+        self.markers: dict[tuple[int, ...], Column] = {}  # by the arguments of each GROUPING()
+
+    def _know(self, key: Expression) -> None:
+        """Makes `_find` return the key, which is the next one."""
+        self._classes.add(key.__class__)
+        self._numbers.setdefault(self._hashes.of(key), []).append(len(self._nested))
+        self._nested.append(contains(key, Subquery))
 
     def node(self) -> Relation:
         self._write_dependents()
-        columns = (*self.key_columns, *self.call_columns)
-        distinct = all(key not in self.keys[:number] for number, key in enumerate(self.keys))
+        columns = (*self.key_columns, *self.calls.values())
+        distinct = len(set(self.keys)) == len(self.keys)
         if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and distinct and not self.markers:
             return AggregateNode(self.relation, tuple(self.keys), tuple(self.calls), columns)
         for key, column in zip(self.keys, self.key_columns, strict=True):
             if isinstance(key, ColumnRef):
                 self.binder.copies[column.id] = key.column.id
         result: Relation | None = None
+        first: dict[Expression, int] = {}
+        for number, key in enumerate(self.keys):
+            first.setdefault(key, number)
         for numbers in self.sets:
-            rows = self._grouping_set(numbers)
+            rows = self._grouping_set(numbers, first)
             if result is None:
                 result = rows
             else:
-                both = tuple(self.binder.new_column(c.name, ColumnRef(c)) for c in (*columns, *self.marker_columns))
+                both = tuple(self.binder.new_column(c.name, ColumnRef(c)) for c in (*columns, *self.markers.values()))
                 result = SetOperation(SetKind.UNION, True, result, rows, both)
         assert result is not None
         refs = tuple(ColumnRef(c) for c in result.columns)
-        return Project(result, (*columns, *self.marker_columns), refs)
+        return Project(result, (*columns, *self.markers.values()), refs)
 
-    def _grouping_set(self, numbers: tuple[int, ...]) -> Project:
-        """The groups of one grouping set. Keys that are not in the set are NULL."""
-        keys = list(dict.fromkeys(self.keys.index(self.keys[number]) for number in numbers))  # without duplicates
+    def _grouping_set(self, numbers: tuple[int, ...], first: Mapping[Expression, int]) -> Project:
+        """The groups of one grouping set. Keys that are not in the set are NULL. `first`: the number of each key."""
+        keys = list(dict.fromkeys(first[self.keys[number]] for number in numbers))  # without duplicates
         columns = {number: self.binder.new_column("", self.keys[number]) for number in keys}
-        inner = {number: columns[self.keys.index(self.keys[number])] for number in numbers}
+        inner = {number: columns[first[self.keys[number]]] for number in numbers}
         calls = [self.binder.new_column("", call) for call in self.calls]
         by = tuple(self.keys[number] for number in keys)
         node = AggregateNode(self.relation, by, tuple(self.calls), (*columns.values(), *calls))
@@ -118,10 +130,10 @@ class Grouping:
             position = next((getattr(a, "position", None) for a in call.arguments if a not in written), None)
             raise PgError(SqlState.GROUPING_ERROR, message, position=position)
         marker = tuple(self.keys.index(argument) for argument in call.arguments)
-        if marker not in self.markers:
-            self.markers.append(marker)
-            self.marker_columns.append(self.binder.new_column("grouping", call))
-        return ColumnRef(self.marker_columns[self.markers.index(marker)])
+        column = self.markers.get(marker)
+        if column is None:
+            column = self.markers[marker] = self.binder.new_column("grouping", call)
+        return ColumnRef(column)
 
     def rewrite(self, expression: Expression) -> Expression:
         """The expression over the node's output. An item that is a key becomes the key's column."""
@@ -130,10 +142,20 @@ class Grouping:
             return ColumnRef(self.key_columns[number], getattr(expression, "written", ""))
         return transform(expression, self._change)
 
+    def _find(self, node: Any, *, copies: bool = True) -> int | None:
+        """The number of the key that is equal to a node. `copies`: each occurrence of a subquery has own columns."""
+        if node.__class__ not in self._classes:
+            return None
+        for number in self._numbers.get(self._hashes.of(node), ()):
+            key = self.keys[number]
+            if node == key or (copies and self._nested[number] and equivalent(node, key)):
+                return number
+        return None
+
     def _change(self, node: Any) -> Any | None:
-        for key, column, nested in zip(self.keys, self.key_columns, self._nested, strict=True):
-            if node == key or (nested and node.__class__ is key.__class__ and equivalent(node, key)):
-                return ColumnRef(column, getattr(node, "written", ""), getattr(node, "position", None))
+        number = self._find(node)
+        if number is not None:
+            return ColumnRef(self.key_columns[number], getattr(node, "written", ""), getattr(node, "position", None))
         match node:
             case Call(function=syntax.GROUPING):
                 return self._marker(node) if _is_marker(node, self.inputs) else node
@@ -162,9 +184,9 @@ class Grouping:
             return self._call(node)
         if isinstance(node, Call) and node.function is syntax.GROUPING and _is_marker(node, self.inputs):
             return self._marker(node)
-        for key, column in zip(self.keys, self.key_columns, strict=True):
-            if node == key:
-                return ColumnRef(column)
+        number = self._find(node, copies=False)
+        if number is not None:
+            return ColumnRef(self.key_columns[number])
         return self._named(node, "subquery uses ungrouped column {} from outer query")
 
     def _named(
@@ -183,7 +205,7 @@ class Grouping:
         groupable(self.binder, node, None)
         self.sets = [(*numbers, len(self.keys)) for numbers in self.sets]
         self.keys.append(node)
-        self._nested.append(False)
+        self._know(node)
         self.key_columns.append(self.binder.new_column(node.written, node))
         return ColumnRef(self.key_columns[-1], node.written, node.position)
 
@@ -201,12 +223,9 @@ class Grouping:
             self.binder.replacements.append(Replacement(self._end, self._end, "".join(names)))
 
     def _call(self, call: Aggregate) -> ColumnRef:
-        for known, column in zip(self.calls, self.call_columns, strict=True):
-            if known == call:
-                return ColumnRef(column)
-        column = self.binder.new_column(call.function.name, call)
-        self.calls.append(call)
-        self.call_columns.append(column)
+        column = self.calls.get(call)
+        if column is None:
+            column = self.calls[call] = self.binder.new_column(call.function.name, call)
         return ColumnRef(column)
 
 

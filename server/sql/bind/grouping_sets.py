@@ -14,6 +14,7 @@ from server.sql.bind.select_list import Item
 from server.sql.bind.shapes import is_bare_name, row_of, unparenthesised
 from server.sql.bind.terms import output_named, positional
 from server.sql.expressions import Aggregate, ColumnRef, Expression, walk
+from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.scope import Scope, in_clause
 
 GROUPING_SETS_MAX = 4096  # as in PostgreSQL
@@ -24,13 +25,16 @@ CUBE_MAX = 12  # as in PostgreSQL
 class Groups:
     """GROUP BY: all keys, and for each grouping set the numbers of its keys.
 
-    `outputs` maps items of the select list to their keys. Two items with equal expressions are two keys: with
-    `SELECT a AS x, a AS y`, the set (x) of ROLLUP (x, y) has NULL for y. `end`: where a term that is a name or a number
-    ends in the text; None if there is no such term, and inside a view's text.
+    `items` maps expressions to items of the select list, `outputs` items to their keys. `others`: the numbers of keys
+    that are no items. Two items with equal expressions are two keys: with `SELECT a AS x, a AS y`, the set (x) of
+    ROLLUP (x, y) has NULL for y. `end`: where a term that is a name or a number ends in the text; None if there is no
+    such term, and inside a view's text.
     """
 
     keys: list[Expression] = field(default_factory=list)
     sets: list[tuple[int, ...]] = field(default_factory=list)
+    items: dict[Expression, int] = field(default_factory=dict)
+    others: dict[Expression, int] = field(default_factory=dict)
     outputs: dict[int, int] = field(default_factory=dict)
     end: int | None = None
 
@@ -45,7 +49,7 @@ def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope
             tree,
             hint="Use GROUP BY with expressions, ROLLUP (...), CUBE (...) or GROUPING SETS (...).",
         )
-    groups = Groups()
+    groups = Groups(items={item.expression: n for n, item in reversed(list(enumerate(items)))})
     sets: list[tuple[int, ...]] = [()]
     for term in tree.expressions:
         found = _grouping_sets(binder, term, items, scope, groups)
@@ -112,14 +116,17 @@ def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Sco
     item = next((n for n, i in enumerate(items) if i.expression is expression), None)
     if item is not None:
         items[item].expression = expression = binder.default_unknown(expression)
-    if item is None:
-        item = next((n for n, i in enumerate(items) if i.expression == expression), None)
-    number = groups.outputs.get(item) if item is not None else None
-    if item is None and expression in groups.keys:
-        number = groups.keys.index(expression)
+        groups.items.setdefault(expression, item)
+    else:
+        item = groups.items.get(expression)
+    number = groups.others.get(expression) if item is None else groups.outputs.get(item)
     if number is None:
         number = len(groups.keys)
+        if number == TARGETS_MAX:
+            raise too_many_targets()
         groups.keys.append(expression)
-        if item is not None:
+        if item is None:
+            groups.others[expression] = number
+        else:
             groups.outputs[item] = number
     return number

@@ -13,21 +13,23 @@ from server.sql.bind.limits import limited
 from server.sql.bind.select_list import Item
 from server.sql.bind.shapes import is_bare_name, unparenthesised
 from server.sql.bind.terms import output_named, output_term, positional
-from server.sql.expressions import ColumnRef, SortKey
+from server.sql.expressions import ColumnRef, Expression, SortKey
+from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.relations import Relation, Sort
 from server.sql.scope import Scope, alone, no_table
 
 
 def order_terms(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> list[SortKey]:
-    """The keys of ORDER BY without duplicates."""
+    """The keys of ORDER BY without duplicates. 54011 if they are too many."""
     if tree is None:
         return []
-    keys: list[SortKey] = []
+    keys: dict[Expression, SortKey] = {}
     for term in tree.expressions:
         key = sort_key(binder, term, binder.default_unknown(output_term(binder, term.this, items, scope, "ORDER BY")))
-        if all(key.expression != other.expression for other in keys):
-            keys.append(key)
-    return keys
+        keys.setdefault(key.expression, key)
+        if len(keys) > TARGETS_MAX:
+            raise too_many_targets()
+    return list(keys.values())
 
 
 def ordered_output(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) -> Relation:

@@ -122,18 +122,16 @@ def windowed(
     binder: Binder, relation: Relation, items: list[Item], order: list[SortKey]
 ) -> tuple[Relation, list[Item], list[SortKey]]:
     """Adds a node for all window functions of the items and the order. Returns both rewritten over its columns."""
-    calls: list[WindowCall] = []
-    columns: list[Column] = []
-    numbers: list[WindowCall] = []  # of the groups of frames in mode GROUPS, which have a node of their own
-    number_columns: list[Column] = []
+    columns: dict[WindowCall, Column] = {}
+    numbers: dict[WindowCall, Column] = {}  # of the groups of frames in mode GROUPS, which have a node of their own
 
     def numbered(key: SortKey) -> SortKey:
         if not _is_group_number(key.expression):
             return key
-        if key.expression not in numbers:
-            numbers.append(key.expression)
-            number_columns.append(binder.new_column("group", key.expression))
-        return replace(key, expression=ColumnRef(number_columns[numbers.index(key.expression)]))
+        column = numbers.get(key.expression)
+        if column is None:
+            column = numbers[key.expression] = binder.new_column("group", key.expression)
+        return replace(key, expression=ColumnRef(column))
 
     def change(node: Any) -> Any | None:
         if isinstance(node, Subquery):
@@ -145,18 +143,18 @@ def windowed(
         if any(contains(child, WindowCall) for child in children(node)):
             message = "window function calls cannot be nested"
             raise PgError(SqlState.WINDOWING_ERROR, message, position=node.position)
-        if node not in calls:
-            calls.append(node)
-            columns.append(binder.new_column(node.call.function.name, node))
-        return ColumnRef(columns[calls.index(node)])
+        column = columns.get(node)
+        if column is None:
+            column = columns[node] = binder.new_column(node.call.function.name, node)
+        return ColumnRef(column)
 
     for item in items:
         item.expression = transform(item.expression, change)
     order = [replace(key, expression=transform(key.expression, change)) for key in order]
     if numbers:
-        relation = Window(relation, tuple(numbers), (*relation.columns, *number_columns))
-    if calls:
-        relation = Window(relation, tuple(calls), (*relation.columns, *columns))
+        relation = Window(relation, tuple(numbers), (*relation.columns, *numbers.values()))
+    if columns:
+        relation = Window(relation, tuple(columns), (*relation.columns, *columns.values()))
     return relation, items, order
 
 
