@@ -42,7 +42,7 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.coordinator.key_conflicts import Keys, RecentWrites, Write
 from server.coordinator.key_counts import KeyCounts
-from server.coordinator.key_indexes import Duplicate, KeyChanges, KeyIndexes, enforced_keys
+from server.coordinator.key_indexes import Duplicate, KeyChanges, KeyIndexes, enforced_keys, has_same_keys
 from server.coordinator.payloads import shared_payloads
 from server.coordinator.row_buffer import Inconvertible, RowBuffer, payloads_of
 from server.coordinator.snapshot_cache import layout_of
@@ -406,7 +406,9 @@ class Committer:
                     raise Conflict
                 _check_tables(request, {id: state.items[id] for id in state.changed_items(before)})
                 for id in request.written & before.items.keys():
-                    if id not in state.items or enforced_keys(before, id) != enforced_keys(state, id):
+                    if id not in state.items or not (
+                        has_same_keys(before, state, id) or enforced_keys(before, id) == enforced_keys(state, id)
+                    ):
                         raise Conflict(id)
                 request.catalog = (state, moved)
             state = request.catalog[1]

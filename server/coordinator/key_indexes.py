@@ -12,6 +12,7 @@ statement compared them (`KeyIndex.since`).
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -145,6 +146,14 @@ def enforced_keys(state: CatalogState, id: ObjectId) -> tuple[EnforcedKey, ...]:
     return tuple(found)
 
 
+def has_same_keys(before: CatalogState | None, after: CatalogState, id: ObjectId) -> bool:
+    """Whether neither the table nor an index on it has changed. To bind long keys again takes time."""
+    if before is None or before.items.get(id) is not after.items.get(id):
+        return False
+    old, new = before.indexes_on(id), after.indexes_on(id)
+    return len(old) == len(new) and all(map(operator.is_, old, new))
+
+
 def _enforced_index(table: Table, index: Index) -> EnforcedKey:
     stem = f"{table.id} {index.id}"
     computed = computed_key(table.columns, index.keys, index.condition)
@@ -245,14 +254,14 @@ class KeyIndexes:
         self._merging: set[str] = set()
         self._created: dict[str, KeyIndex] = {}  # by the group that is being committed
         self._staged: dict[str, list[Changes]] = {}  # by the group that is being committed
-        self._keys: dict[ObjectId, tuple[EnforcedKey, ...]] = {}
+        self._keys: dict[ObjectId, tuple[EnforcedKey, ...]] = {}  # of `_keys_state`
         self._keys_state: CatalogState | None = None
 
     def of(self, state: CatalogState, table: ObjectId) -> tuple[EnforcedKey, ...]:
         """As `enforced_keys`, from a cache for the latest state."""
         if state is not self._keys_state:
+            self._keys = {id: keys for id, keys in self._keys.items() if has_same_keys(self._keys_state, state, id)}
             self._keys_state = state
-            self._keys = {}
         keys = self._keys.get(table)
         if keys is None:
             keys = self._keys[table] = enforced_keys(state, table)

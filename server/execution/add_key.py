@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from catalog.objects.indexes import Index
 from catalog.objects.tables import Table
@@ -17,7 +18,7 @@ from server.coordinator.key_counts import KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, changes_in, counts_of, enforced_keys, first_duplicate, violation
 from server.coordinator.key_values import key_tables
 from server.execution.ddl import indexes
-from server.execution.ddl.define import change_catalog
+from server.execution.ddl.define import change_catalog, in_catalog
 from server.execution.ddl.keys import check_key_type, check_type, with_keys
 from server.execution.names import find_item
 from server.execution.own_changes import is_changed
@@ -59,7 +60,8 @@ async def _create_index(context: Context, statement: CreateIndex) -> None:
         )
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, hint=hint, position=statement.on.position)
     before = context.state
-    after = indexes.create(context, statement)
+    create = partial(indexes.create, context, statement)
+    after = await in_catalog(context, statement.text, create)
     if after is before:
         return
     (id,) = after.items.keys() - before.items.keys()
@@ -72,7 +74,7 @@ async def _create_index(context: Context, statement: CreateIndex) -> None:
             check_key_type(key.type, "an expression", given.expression.position)
     (enforced,) = [key for key in enforced_keys(after, table.id) if key.name == index.name]
     await enforce(context, table, enforced, ())
-    change_catalog(context, indexes.create(context, statement))
+    change_catalog(context, await in_catalog(context, statement.text, create))
 
 
 async def add_to_table(context: Context, table: Table, key: grammar.Key) -> None:

@@ -15,7 +15,7 @@ from catalog.objects.tables import Table
 from catalog.objects.views import MaterializedView
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
-from server.coordinator.key_indexes import enforced_keys
+from server.coordinator.key_indexes import EnforcedKey, enforced_keys
 from server.coordinator.snapshot_cache import layout_of
 from server.execution.add_key import enforce
 from server.execution.ddl.define import change_catalog, in_catalog
@@ -80,22 +80,22 @@ async def replace_table(
     position or type has changed are checked with all rows.
     """
 
-    def derived() -> CatalogState:
+    def derived() -> tuple[CatalogState, list[EnforcedKey]]:
         derived = (state or context.state).with_item(after)
         if change is not None:
             derived = with_views(derived, before, change)
-        return _with_nulls(derived, after.id)
+        derived = _with_nulls(derived, after.id)
+        known = {key.id for key in enforced_keys(context.state, after.id)}
+        return derived, [key for key in enforced_keys(derived, after.id) if key.id not in known]
 
-    next_state = await in_catalog(context, "", derived)
-    known = {key.id for key in enforced_keys(context.state, after.id)}
+    next_state, changed_keys = await in_catalog(context, "", derived)
     if converted is not None:
         context.transaction.convert(after.id, converted, layout_of(after))
     change_catalog(context, next_state)
     if rows is not None:
         await rows()
-    for key in enforced_keys(next_state, after.id):
-        if key.id not in known:
-            await enforce(context, after, key, ())
+    for key in changed_keys:
+        await enforce(context, after, key, ())
 
 
 def _with_nulls(state: CatalogState, id: ObjectId) -> CatalogState:

@@ -204,6 +204,25 @@ def test_long_conditions_of_indexes_are_refused(own_server: ServerProcess) -> No
             )
 
 
+KEYS_PAUSE_MAX_S = 0.15  # to bind the conditions of five indexes takes longer
+
+
+def test_long_conditions_of_unique_indexes_are_bound_in_threads(own_server: ServerProcess) -> None:
+    condition = " OR ".join(f"a = {n}" for n in range(480))
+    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE keyed (a int, b int)")
+        with watched(own_server, KEYS_PAUSE_MAX_S):
+            for n in range(5):
+                connection.execute(f"CREATE UNIQUE INDEX ON keyed (b) WHERE a <> {n} AND ({condition})".encode())
+            for n, change in enumerate(("ADD c int", "RENAME b TO d", "DROP c", "ALTER d SET DEFAULT 1")):
+                connection.execute(f"ALTER TABLE keyed {change}".encode())
+                connection.execute(f"INSERT INTO keyed (a) VALUES ({n})".encode())
+        refused = pytest.raises(errors.ProgramLimitExceeded, match='unique indexes on table "keyed"')
+        with watched(own_server, KEYS_PAUSE_MAX_S), refused:
+            for n in range(5):
+                connection.execute(f"CREATE UNIQUE INDEX ON keyed (d) WHERE a <> {n} AND ({condition})".encode())
+
+
 @pytest.mark.long
 def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: ServerProcess) -> None:
     before = resident_bytes(server.process.pid)

@@ -27,6 +27,11 @@ from server.sql.stored_query import plan_stored, relation_query
 
 ROW_BYTES_MAX = 8_160
 """The size of the keys and the condition of an index: as in PostgreSQL, where it is that of a row of pg_index."""
+TABLE_CHARS_MAX = 32_768
+"""Of the keys and conditions of all unique indexes of a table. The event loop binds them for the first write after a
+start of the server, in about 15 µs for each character."""
+LONG_CHARS = 256
+LONG_CHARS_MAX = 1_048_576  # of all unique indexes with more than LONG_CHARS, whose expressions are in memory
 
 
 def create(context: Context, statement: CreateIndex) -> CatalogState:
@@ -50,6 +55,7 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
             hint="Write a shorter expression or condition, or index a generated column.",
         )
     if statement.unique:
+        _check_lengths(state, relation, size)
         computed_key(relation.columns, keys, condition)  # the event loop will find it in the cache
     if options.method in SEARCHING:
         context.notice(
@@ -80,6 +86,32 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
         return state.with_item(index)
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
+
+
+def _check_lengths(state: CatalogState, relation: Relation, size: int) -> None:
+    """54000 if the keys and conditions of the unique indexes would be too long, with those of a further one."""
+    own = sum(_chars(index) for index in state.indexes_on(relation.id) if index.is_unique)
+    if size + own > TABLE_CHARS_MAX:
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            f'too long keys and conditions of unique indexes on table "{relation.name}"',
+            detail=f"Those of a table can have at most {TABLE_CHARS_MAX} characters together.",
+            hint="Write shorter conditions, or index generated columns.",
+        )
+    if size <= LONG_CHARS:
+        return
+    chars = [_chars(index) for index in state.items_of(Index) if index.is_unique]
+    if size + sum(length for length in chars if length > LONG_CHARS) > LONG_CHARS_MAX:
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            "too many unique indexes with long keys and conditions",
+            detail=f"Those of more than {LONG_CHARS} characters can have at most {LONG_CHARS_MAX} together.",
+            hint="Write shorter conditions, or drop some of the indexes.",
+        )
+
+
+def _chars(index: Index) -> int:
+    return len(index.condition) + sum(map(len, index.keys))
 
 
 def _check_indexed_view(context: Context, view: View) -> None:

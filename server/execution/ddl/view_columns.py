@@ -13,6 +13,7 @@ from catalog.references import references_to
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.coordinator.key_indexes import enforced_keys
 from server.execution.ddl.columns import check_column_name
 from server.execution.ddl.named_objects import altered_object
 from server.session_state.context import Context
@@ -65,7 +66,9 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
     else:
         state = state.with_item(replace(relation, columns=columns))
     indexes = [_with_renamed_column(index, old, new) for index in state.indexes_on(relation.id)]
-    return with_views(state.with_items(indexes), relation, renamed(old, new))
+    state = with_views(state.with_items(indexes), relation, renamed(old, new))
+    enforced_keys(state, relation.id)  # the event loop will find the bound keys in caches
+    return state
 
 
 def _with_renamed_column(index: Index, old: str, new: str) -> Index:
