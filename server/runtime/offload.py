@@ -21,34 +21,38 @@ LOOP_S = 0.02
 that of the one that it names."""
 TURN_S = 0.003  # the time that one session may occupy the event loop before other sessions run
 FIRST_S = 0.25  # for which a thread's work is not stopped for other work
+EXPENSIVE_S = 2.0  # the same, for work that has been stopped after FIRST_S
 
 Result = TypeVar("Result")
 
 
 class _ShortestFirst:
-    """A thread that runs work, the shortest first: what takes minutes does not delay what takes less.
+    """Threads that run work, the shortest first: what takes minutes does not delay what takes less.
 
-    How long work takes is not known before. It has FIRST_S at first. If it takes longer and other work waits, it is
-    stopped, and begins again with twice the time when nothing with less time waits. It therefore takes at most three
-    times as long as without interruptions.
+    How long work takes is not known before. It has a number of seconds at first. If it takes longer and other work
+    waits, it is stopped, and begins again with twice the time when nothing with less time waits. It therefore takes at
+    most three times as long as without interruptions.
     """
 
-    def __init__(self, name: str) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+    def __init__(self, name: str, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._waiting: list[tuple[float, int, _Job]] = []  # a heap: seconds, number
         self._numbers = itertools.count()
 
-    def submit(self, is_cancelled: Callable[[], bool], work: Callable[[], Any]) -> Future[Any]:
-        """Returns the future result of `work`. It ends with Stopped at the first `checkpoint` after a cancellation."""
+    def submit(self, is_cancelled: Callable[[], bool], work: Callable[[], Any], seconds: float) -> Future[Any]:
+        """Returns the future result of `work`, which is not stopped for other work in the first `seconds`.
+
+        It ends with Stopped at the first `checkpoint` after a cancellation.
+        """
         job = _Job(is_cancelled, work)
-        self._wait(FIRST_S, job)
+        self._wait(seconds, job)
         return job.result
 
     def _wait(self, seconds: float, job: _Job) -> None:
         with self._lock:
             heappush(self._waiting, (seconds, next(self._numbers), job))
-        self._thread.submit(self._run_next)  # once for each job that waits
+        self._threads.submit(self._run_next)  # once for each job that waits
 
     def _run_next(self) -> None:
         with self._lock:
@@ -89,13 +93,14 @@ class _StatementThreads:
     """Threads for statements: those that are expensive do not delay others, whichever session executes them.
 
     Work begins in one of two threads. If it takes longer than FIRST_S and other work waits, it is stopped, and begins
-    again in one of two further threads, where it runs to its end. The number of threads bounds the memory of such
-    texts. The threads are not those of the default executor, which do file IO.
+    again in one of two further threads, which run the shortest first, so that two sessions whose statements are
+    planned for minutes do not delay those that take seconds. The number of threads bounds the memory of such texts. The
+    threads are not those of the default executor, which do file IO.
     """
 
     def __init__(self) -> None:
         self._first = ThreadPoolExecutor(2, thread_name_prefix="planning")
-        self._expensive = ThreadPoolExecutor(2, thread_name_prefix="planning expensive statements")
+        self._expensive = _ShortestFirst("planning expensive statements", 2)
         self._waiting: set[threading.Event] = set()  # of the work that waits for a thread of `_first`
 
     async def run(self, work: Callable[[], Result]) -> Result:
@@ -105,7 +110,7 @@ class _StatementThreads:
         try:
             found: Any = await loop.run_in_executor(self._first, self._try, cancelled, work)
             if found is _GAVE_WAY:
-                found = await loop.run_in_executor(self._expensive, stoppable, cancelled.is_set, work)
+                found = await asyncio.wrap_future(self._expensive.submit(cancelled.is_set, work, EXPENSIVE_S))
             result: Result = found
             return result
         finally:
@@ -124,7 +129,7 @@ class _StatementThreads:
 
 _statements = _StatementThreads()
 _releasing = ThreadPoolExecutor(1, thread_name_prefix="releasing")
-_background = _ShortestFirst("planning dataflows")  # statements do not wait for it
+_background = _ShortestFirst("planning dataflows", 1)  # statements do not wait for it
 _decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding")
 
 
@@ -137,7 +142,7 @@ def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
 async def offload(text: str, work: Callable[..., Result], *args: Any) -> Result:
     """Returns `work(*args)`, which parses or plans `text`. If that is expensive, `work` runs in a thread.
 
-    `work` may begin three times, and must not change what other sessions see. Cancellation stops it at its next
+    `work` may begin several times, and must not change what other sessions see. Cancellation stops it at its next
     `checkpoint`, or before it begins.
     """
     try:
@@ -168,7 +173,7 @@ async def in_background_thread(work: Callable[..., Result], *args: Any) -> Resul
     """As `in_stoppable_thread`, for work that no statement waits for. It may begin several times."""
     stop = threading.Event()
     try:
-        found: Result = await asyncio.wrap_future(_background.submit(stop.is_set, partial(work, *args)))
+        found: Result = await asyncio.wrap_future(_background.submit(stop.is_set, partial(work, *args), FIRST_S))
         return found
     finally:
         stop.set()

@@ -76,6 +76,24 @@ async def test_errors_and_cancellations(run: Run, count: int) -> None:
     assert ended == [0.001] * count
 
 
+async def test_statements_that_take_minutes_do_not_delay_those_that_take_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(offload, "EXPENSIVE_S", 5 * FIRST_S)
+    ended: list[float] = []
+    others_have_ended = threading.Event()
+    endless = [Work(20 * FIRST_S, ended, others_have_ended) for _ in range(4)]
+    tasks = [asyncio.create_task(in_stoppable_thread(work)) for work in endless]
+    try:
+        async with asyncio.timeout(HANG_S):
+            await asyncio.sleep(5 * FIRST_S)
+            await asyncio.gather(*(in_stoppable_thread(Work(3 * FIRST_S, ended)) for _ in range(6)))
+    finally:
+        others_have_ended.set()
+        await asyncio.gather(*tasks)
+    assert ended == [3 * FIRST_S] * 6 + [20 * FIRST_S] * 4
+
+
 async def test_expensive_statements_do_not_delay_others() -> None:
     ended: list[float] = []
     others_have_ended = threading.Event()
