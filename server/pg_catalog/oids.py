@@ -10,6 +10,8 @@ The ranges are disjoint while object numbers are below 2^19. Checksums, in the l
 | a column's default           | 2^30 + 2048 * object's number + column's number |
 | a key and its index          | 2^31 + 32 * object's number + key's number      |
 | a foreign key                | 2^31 + 2^28 + 64 * object's number + its number |
+| a relation's row type        | 2^31 + 2^28 + 2^27 + object's number            |
+| the array type of it         | 2^31 + 2^28 + 2^27 + 2^26 + object's number     |
 | a CHECK constraint           | 2^31 + 2^29 + 32 * object's number + its number |
 | the rule of a view           | 2^31 + 2^29 + 2^28 + object's number            |
 | a membership of a role       | 2^31 + 2^30 + checksum of it                    |
@@ -60,6 +62,14 @@ def key_oid(id: ObjectId, key: int) -> int:
 
 def foreign_key_oid(id: ObjectId, key: int) -> int:
     return (1 << 31) + (1 << 28) + 64 * _number(id) + key
+
+
+def row_type_oid(id: ObjectId) -> int:
+    return (1 << 31) + (3 << 27) + _number(id)
+
+
+def row_array_oid(id: ObjectId) -> int:
+    return row_type_oid(id) + (1 << 26)
 
 
 def check_oid(id: ObjectId, check: int) -> int:

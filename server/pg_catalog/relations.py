@@ -19,6 +19,7 @@ from server.pg_catalog import oids
 from server.pg_catalog.acls import column_acl_of
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, METHODS, Row, column_type, system_type
+from server.pg_catalog.type_rows import has_row_type
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.index_keys import called_function
@@ -98,6 +99,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             acl=visible.acl(item.id),
             method=METHODS[item.method] if isinstance(item, Index) else 0,
             options=[f"check_option={item.check_option}"] if isinstance(item, View) and item.check_option else None,
+            row_type=oids.row_type_oid(item.id) if has_row_type(item) else 0,
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
@@ -118,12 +120,13 @@ def _class(
     acl: list[str] | None = None,
     method: int = 0,
     options: list[str] | None = None,
+    row_type: int = 0,
 ) -> Row:
     return {
         "oid": oid,
         "relname": name,
         "relnamespace": oids.oid_of(schema),
-        "reltype": 0,
+        "reltype": row_type,
         "reloftype": 0,
         "relowner": owner,
         "relam": method or {"i": oids.BTREE, "r": oids.HEAP, "m": oids.HEAP}.get(kind, 0),

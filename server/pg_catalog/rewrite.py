@@ -153,7 +153,7 @@ class _Rewriter:
         columns.update(name for inner in tree.find_all(exp.CTE, exp.Subquery) for name in inner.named_selects)
         for column in tree.find_all(exp.Column):
             is_row = not column.table and column.name in relations and column.name not in columns
-            if is_row and not isinstance(column.parent, exp.Anonymous | exp.Count):
+            if is_row and not isinstance(column.parent, exp.Anonymous | exp.Count) and not _is_output(column):
                 raise no_row_values()
 
     def _relation(self, table: exp.Table) -> tuple[SystemTable, PgRelation | None] | None:
@@ -611,6 +611,14 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.Select: _Rewriter._select,
     **dict.fromkeys(_SESSION_NODES, _Rewriter._session),
 }
+
+
+def _is_output(column: exp.Column) -> bool:
+    """Whether a name is an item of ORDER BY and the name of an output column, which takes precedence."""
+    query, item = column.find_ancestor(exp.Query), column.parent
+    if query is None or not isinstance(item, exp.Ordered) or item.parent is not query.args.get("order"):
+        return False
+    return column.name in query.named_selects
 
 
 def _is_array(tree: exp.Expr) -> bool:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from server.pg_catalog.oids import oid_of, row_array_oid, row_type_oid
 from server.pg_catalog.static import Row, static_rows
 from server.pg_catalog.static import type_texts as built_in_texts
-from server.pg_catalog.type_rows import label_rows
+from server.pg_catalog.type_rows import has_row_type, label_rows, row_type_rows
 from server.pg_catalog.visible import BARE, Visible
 
 
 def types(visible: Visible) -> Iterator[Row]:
-    """pg_type: in the catalog `BARE` PostgreSQL's types, otherwise user-defined types."""
-    yield from static_rows("pg_type") if visible.state is BARE else visible.user_types.values()
+    """pg_type: in the catalog `BARE` PostgreSQL's types, otherwise user-defined types and row types."""
+    if visible.state is BARE:
+        yield from static_rows("pg_type")
+        return
+    yield from visible.user_types.values()
+    for item in visible.listed:
+        if has_row_type(item):
+            yield from row_type_rows(item, oid_of(item.schema_id), visible.owner(item.id))
 
 
 def labels(visible: Visible) -> Iterator[Row]:
@@ -37,3 +44,10 @@ def type_texts(visible: Visible) -> Iterator[Row]:
             "dimensions": "[]" if row["typelem"] else "",
             "visible": is_visible,
         }
+    for item in visible.listed:
+        if has_row_type(item):
+            relation = oid_of(item.id)
+            shown = {"text": visible.relation_names[relation], "visible": relation in visible.shown}
+            own, array = row_type_oid(item.id), row_array_oid(item.id)
+            yield {"oid": own, "base": own, "dimensions": "", **shown}
+            yield {"oid": array, "base": own, "dimensions": "[]", **shown}
