@@ -6,14 +6,14 @@ valid until the catalog or the session's name resolution changes (`key`); then t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import CHAR, JSON, NAME, OID, TEXT, PgType, array_of, with_dimensions
-from server.execution.catalog_query.query import is_catalog_query, plan_catalog_query
+from server.execution.catalog_query.query import is_catalog_query, plan_catalog_query, relations_of
 from server.execution.catalog_query.values import Planned, computed_as, is_refusal, plan_with_values
 from server.execution.names import find_relation
 from server.execution.show import show_fields
@@ -166,12 +166,12 @@ def plan_statement(
     context: Context, statement: Planned, types: Types = ()
 ) -> QueryPlan | CatalogPlan | ValuesPlan | WritePlan:
     """The plan of a query or a write. The catalog engine plans queries over system relations, and expressions."""
-    if isinstance(statement, Select) and is_catalog_query(context, statement):
-        return _plan_over_catalogs(context, statement, types)
 
     def planned(statement: Planned, types: Types) -> QueryPlan | WritePlan:
         return _plan_over_users(context, statement, _planned_types(types))
 
+    if isinstance(statement, Select) and is_catalog_query(context, statement):
+        return _plan_over_catalogs(context, statement, types, planned)
     try:
         return planned(statement, types)
     except PgError as refusal:
@@ -198,10 +198,13 @@ def _plan_over_users(context: Context, statement: Planned, types: Types) -> Quer
             return plan_merge(statement, context.plan_context(), types)
 
 
-def _plan_over_catalogs(context: Context, statement: Select, types: Types) -> CatalogPlan | QueryPlan:
+def _plan_over_catalogs(
+    context: Context, statement: Select, types: Types, planned: Callable[[Planned, Types], QueryPlan | WritePlan]
+) -> CatalogPlan | QueryPlan | ValuesPlan:
     """Plans a query over system relations for the catalog engine, or for Spark if it uses what the engine lacks.
 
-    Spark has more functions, and rows as values. PgError if neither supports the query.
+    Spark has more functions, and rows as values. A query without relations can use both: the catalog engine computes
+    its expressions over system catalogs. `planned` plans the rest of it. PgError if the query is not supported.
     """
     try:
         return plan_catalog_query(context, statement, types)
@@ -211,7 +214,15 @@ def _plan_over_catalogs(context: Context, statement: Select, types: Types) -> Ca
         try:
             return plan_query(statement.query, context.plan_context(), types)
         except PgError:
+            pass
+        try:
+            is_of_constants = not relations_of(context, statement.query.tree)
+            found = plan_with_values(context, statement, types, planned) if is_of_constants else None
+        except PgError:
             raise refusal from None
+        if found is None:
+            raise refusal from None
+        return found
 
 
 def _check_as_of(plan: QueryPlan) -> None:

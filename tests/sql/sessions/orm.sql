@@ -97,3 +97,8 @@ SELECT id, a::timestamp(0)[], b::interval(1)[], d::timestamptz(0)[], c::text[]::
 UPDATE moments SET a[2] = a[1] + interval '0.6 s' WHERE id = 1 RETURNING a;
 SELECT id, ARRAY[a[1] + interval '0.06 s', NULL]::timestamp(1)[], b[1]::interval(0) FROM moments ORDER BY id;
 SELECT g, ARRAY[g * interval '0.06 s']::interval(1)[], ARRAY[ARRAY[timestamp '2024-01-01' + g * interval '0.06 s']]::timestamp(0)[] FROM generate_series(1, 20000) g WHERE g % 9999 = 1 ORDER BY g;
+WITH set_timeout AS (SELECT set_config('lock_timeout', '3600000', true) AS config_val) SELECT pg_advisory_lock(3853314791062309107) FROM set_timeout;
+SELECT current_setting('lock_timeout'), pg_advisory_unlock(3853314791062309107);
+SELECT set_config('lock_timeout', '2s', false), pg_try_advisory_lock(7) AS locked, pg_advisory_unlock(7) AS unlocked;
+SHOW lock_timeout;
+RESET lock_timeout;
