@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
@@ -96,6 +98,29 @@ def stored_condition(columns: tuple[Column, ...], expression: Expr, context: Pla
             position=expression.position,
         )
     return bound, binder.stored_text(expression)
+
+
+def unqualified(expression: Expr, schema: str, relation: str) -> Expr:
+    """The expression with the syntax tree's columns `relation.column` and `schema.relation.column` as `column`."""
+    tree = expression.tree.copy()
+    for column in _qualified(tree, schema, relation):
+        column.set("table", None)
+        column.set("db", None)
+    return replace(expression, tree=tree)
+
+
+def unqualified_text(text: str, schema: str, relation: str) -> str:
+    """The text of an expression with `column` in place of `relation.column` and `schema.relation.column`."""
+    found = _qualified(parse_expression(text).tree, schema, relation) if text else []
+    spans = [(column.parts[0].meta["start"], column.parts[-1].meta["start"]) for column in found]
+    for start, end in sorted(spans, reverse=True):
+        text = text[:start] + text[end:]
+    return text
+
+
+def _qualified(tree: exp.Expr, schema: str, relation: str) -> list[exp.Column]:
+    qualifiers = ([relation], [schema, relation])
+    return [column for column in tree.find_all(exp.Column) if [part.name for part in column.parts[:-1]] in qualifiers]
 
 
 @cached_by_length((500, 1_024), (10_000, 128), length=lambda columns, condition: len(columns) + len(condition))

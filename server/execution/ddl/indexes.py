@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sqlglot import exp
+
 from catalog.objects.clusters import QUICKSTART
 from catalog.objects.indexes import Index
 from catalog.objects.relations import Relation
@@ -20,8 +24,16 @@ from server.execution.planning import plan_index_condition, plan_index_keys, sys
 from server.session_state.context import Context
 from server.sql.computed_keys import computed_key
 from server.sql.grammar.lexer import quote_identifier
-from server.sql.grammar.statements.views import CreateIndex
-from server.sql.index_keys import called_function, condition_text, ending_text, key_column, key_texts
+from server.sql.grammar.statements.views import CreateIndex, IndexKey
+from server.sql.index_keys import (
+    called_function,
+    condition_text,
+    ending_text,
+    key_column,
+    key_texts,
+    unqualified,
+    unqualified_text,
+)
 from server.sql.plan import Field
 from server.sql.stored_query import plan_stored, relation_query
 
@@ -43,10 +55,12 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
     privileges.require_owner(state, context.role, relation)
     privileges.require(state, context.role, relation.schema_id, Privilege.CREATE)
     privileges.require(state, context.role, QUICKSTART.id, Privilege.USAGE)
+    qualifier = state.schemas[relation.schema_id].name, relation.name
+    statement = _unqualified(statement, *qualifier)
     keys = plan_index_keys(statement, relation, context.plan_context())
     if isinstance(relation, View):
         _check_indexed_view(context, relation)
-    condition = plan_index_condition(statement, relation, context.plan_context())
+    condition = unqualified_text(plan_index_condition(statement, relation, context.plan_context()), *qualifier)
     options = index_options(statement, relation, keys)
     if (size := len(" ".join((*keys, *options.included, condition)).encode())) > ROW_BYTES_MAX:
         raise PgError(
@@ -86,6 +100,23 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
         return state.with_item(index)
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
+
+
+def _unqualified(statement: CreateIndex, schema: str, relation: str) -> CreateIndex:
+    """The statement without the relation's name before columns in expressions. The condition keeps its text.
+
+    A key that is a column has no qualifier in PostgreSQL.
+    """
+
+    def key_of(key: IndexKey) -> IndexKey:
+        if isinstance(key.expression.tree, exp.Column):
+            return key
+        expression = unqualified(key.expression, schema, relation)
+        text = unqualified_text(expression.text, schema, relation)
+        return replace(key, expression=replace(expression, text=text))
+
+    where = statement.where and unqualified(statement.where, schema, relation)
+    return replace(statement, keys=tuple(map(key_of, statement.keys)), where=where)
 
 
 def _check_lengths(state: CatalogState, relation: Relation, size: int) -> None:
