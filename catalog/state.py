@@ -10,7 +10,7 @@ translates it for the client.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -332,15 +332,15 @@ class CatalogState:
             raise NameTaken("role", role.name)
         return replace(self, roles={**self.roles, role.id: role})
 
-    def without_role(self, id: ObjectId) -> CatalogState:
-        """Drops a role on which nothing depends, and its memberships."""
-        roles = {k: r for k, r in self.roles.items() if k != id}
-        return replace(self.without_memberships_of(id), roles=roles)
+    def without_roles(self, ids: Set[ObjectId]) -> CatalogState:
+        """Drops roles on which nothing depends, and their memberships."""
+        roles = {k: r for k, r in self.roles.items() if k not in ids}
+        return replace(self.without_memberships_of(ids), roles=roles)
 
-    def without_memberships_of(self, role: ObjectId) -> CatalogState:
-        """Removes the memberships in a role, and those that it has in others."""
+    def without_memberships_of(self, roles: Set[ObjectId]) -> CatalogState:
+        """Removes the memberships in these roles, and those that they have in others."""
         return self.with_memberships(
-            {key: m for key, m in self.memberships.items() if role not in (key.role, key.member)}
+            {key: m for key, m in self.memberships.items() if key.role not in roles and key.member not in roles}
         )
 
     def with_memberships(self, memberships: Mapping[MembershipKey, Membership]) -> CatalogState:

@@ -204,7 +204,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 )
                 return state.with_default_acls(draw(st.dictionaries(default_keys, st.none() | acls(state), max_size=2)))
             case "drop role":
-                return state.without_role(draw(st.sampled_from(made_roles)))
+                return state.without_roles({draw(st.sampled_from(made_roles))})
             case "drop schema":
                 return without_schema(state, draw(st.sampled_from(own_schemas)).id, cascade=True)
             case "comment":

@@ -97,7 +97,7 @@ def drop_schema(id: ObjectId) -> Change:
 
 
 def drop_role(role: Role) -> Change:
-    return lambda state: state.without_role(state.roles[role.id].id)
+    return lambda state: state.without_roles({state.roles[role.id].id})
 
 
 def grant(id: ObjectId, role: Role) -> Change:

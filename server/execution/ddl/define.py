@@ -71,7 +71,9 @@ from server.sql.grammar.statements.roles import (
     AlterRole,
     CreateRole,
     DropOwned,
+    DropRoles,
     GrantPrivileges,
+    GrantRoles,
     ReassignOwned,
 )
 from server.sql.grammar.statements.sequences import AlterSequence
@@ -129,7 +131,7 @@ _CHANGES: dict[type[Definition], Change] = {
     **default_privileges.CHANGES,
 }
 
-_IN_THREAD = (GrantPrivileges, AlterDefaultPrivileges, DropOwned, ReassignOwned)
+_IN_THREAD = (GrantPrivileges, AlterDefaultPrivileges, DropOwned, ReassignOwned, GrantRoles, DropRoles)
 """The statements whose change can take seconds: it concerns many objects, and is quadratic in the length of each access
 control list."""
 

@@ -19,15 +19,20 @@ from server.authorization import privileges
 from server.execution.ddl.acl_changes import dependent_privileges
 from server.execution.ddl.named_roles import check_is_not_materialize, role_named
 from server.session_state.context import Context
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.roles import GrantRoles, MembershipOptions
 
 Memberships = dict[MembershipKey, Membership]
+PAIRS_MAX = 5_000  # of roles and members in a statement
+MEMBERSHIPS_MAX = 50_000
+"""Of all roles. A change of roles or memberships sorts them on the event loop."""
 
 
 def _grant(context: Context, statement: GrantRoles) -> CatalogState:
     state = context.state
     granted_by = None if statement.granted_by is None else role_named(context, statement.granted_by)
+    _check_pairs(len(statement.roles) * len(statement.members))
     members = [role_named(context, name) for name in statement.members]
     known = [state.role_named(name.name) for name in statement.roles]
     by_role = _by_role(state, (group.id for group in known if group is not None))
@@ -44,6 +49,16 @@ def _grant(context: Context, statement: GrantRoles) -> CatalogState:
     return _replaced(state, by_role)
 
 
+def _check_pairs(pairs: int) -> None:
+    if pairs > PAIRS_MAX:
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            "too many memberships in a statement",
+            detail=f"A statement can change at most {PAIRS_MAX} memberships.",
+            hint="Use several statements, in one transaction block if all must take effect at the same time.",
+        )
+
+
 def _by_role(state: CatalogState, roles: Iterable[ObjectId]) -> dict[ObjectId, Memberships]:
     """The memberships in each of these roles."""
     found: dict[ObjectId, Memberships] = {role: {} for role in roles}
@@ -54,10 +69,17 @@ def _by_role(state: CatalogState, roles: Iterable[ObjectId]) -> dict[ObjectId, M
 
 
 def _replaced(state: CatalogState, by_role: Mapping[ObjectId, Memberships]) -> CatalogState:
-    """The state with other memberships in some roles."""
+    """The state with other memberships in some roles. 54000 if there are more of them, and too many."""
     others = {key: membership for key, membership in state.memberships.items() if key.role not in by_role}
     for memberships in by_role.values():
         others |= memberships
+    if len(others) > max(MEMBERSHIPS_MAX, len(state.memberships)):
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            "too many memberships",
+            detail=f"All roles together can have at most {MEMBERSHIPS_MAX} memberships in roles.",
+            hint="Grant roles to groups, and make other roles members of the groups.",
+        )
     return state.with_memberships(others)
 
 
@@ -118,6 +140,7 @@ def _with_members(
     """The memberships in a role, given those before, after a GRANT of the role."""
     members = list(dict.fromkeys(members))
     for member in members:
+        checkpoint()
         check_is_not_materialize(member, "made a member of a role")
         if member.id in state.roles_of(group.id, Through.ALL):
             message = f'role "{group.name}" is a member of role "{member.name}"'
@@ -233,7 +256,8 @@ def for_new_role(
     admins: Iterable[Role],
 ) -> CatalogState:
     """The state with the memberships of a new role: IN ROLE, that of its creator, ROLE and ADMIN. PgError 42501."""
-    groups = list(dict.fromkeys(groups))
+    groups, members, admins = (list(dict.fromkeys(roles)) for roles in (groups, members, admins))
+    _check_pairs(len(groups) + len(members) + len(admins))
     by_role = _by_role(state, (group.id for group in groups))
     for group in groups:
         _require_admin(context, group, revoke=False)

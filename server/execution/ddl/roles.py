@@ -20,6 +20,7 @@ from server.execution.ddl.named_roles import check_is_not_materialize, role_name
 from server.execution.ddl.owned_objects import dependents
 from server.session_state.context import Context
 from server.session_state.transaction import Mode
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.roles import AlterRole, CreateRole, DropRoles, RenameRole, RoleAttributes
 
@@ -199,9 +200,10 @@ def _drop(context: Context, statement: DropRoles) -> CatalogState:
             message = f"cannot drop role {role.name} because it is required by the database system"
             raise PgError(SqlState.DEPENDENT_OBJECTS_STILL_EXIST, message)
         _require_manage(context, "drop", role)
-        state = state.without_memberships_of(role.id)
         dropped.append(role)
+    state = state.without_memberships_of({role.id for role in dropped})
     for role in dropped:
+        checkpoint()
         found = list(dependents(context, state, role))
         if found:
             raise PgError(
@@ -210,8 +212,7 @@ def _drop(context: Context, statement: DropRoles) -> CatalogState:
                 detail="\n".join(found),
                 hint="Use REASSIGN OWNED or DROP OWNED to remove the dependencies.",
             )
-        state = state.without_role(role.id)
-    return state
+    return state.without_roles({role.id for role in dropped})
 
 
 CHANGES: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {
