@@ -71,6 +71,21 @@ def test_memberships_are_limited(server: ServerProcess, monkeypatch: pytest.Monk
             boss.execute(f"DROP ROLE {', '.join(names)}".encode())
 
 
+def test_privileges_are_limited(server: ServerProcess) -> None:
+    """GRANT on 2,000 tables to 498 roles took 1 GB, and the commits of others waited for seconds."""
+    names = [f"r{number}" for number in range(ITEMS_MAX - 2)]
+    with psycopg.connect(server.dsn, autocommit=True) as boss:
+        boss.execute("; ".join(f"CREATE ROLE {name}" for name in names).encode())
+        boss.execute(
+            f"BEGIN; {'; '.join(f'CREATE TABLE s.t{number} (a int)' for number in range(300))}; COMMIT".encode()
+        )
+        before = resident_bytes(server.process.pid)
+        with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="too many privileges in a statement"):
+            boss.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA s TO {', '.join(names)}".encode())
+        assert resident_bytes(server.process.pid) - before < 250 << 20
+        boss.execute(f"GRANT ALL ON s.t0, s.t1 TO {', '.join(names)}".encode())
+
+
 @pytest.mark.long
 def test_chains_of_memberships(server: ServerProcess) -> None:
     with psycopg.connect(server.dsn, user="mallory", autocommit=True) as mallory:
