@@ -292,7 +292,8 @@ CREATE MACRO fn.shobj_description(p_oid, p_catalog) AS (
   SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid FROM
       pg.pg_shdescription) tw_d WHERE tw_d.tw_objoid = p_oid);
 CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (
-  CASE WHEN tw.regclass_oid(p_table) IS NOT NULL AND p_column IS NOT NULL AND tw.column_number(p_table, p_column) IS NULL
+  CASE WHEN NOT regexp_full_match(p_table, '[0-9]+') AND tw.regclass_oid(p_table) IS NOT NULL AND p_column IS NOT NULL
+      AND tw.column_number(p_table, p_column) IS NULL
     THEN error('column "' || p_column || '" of relation "' || p_table || '" does not exist')::VARCHAR
     ELSE (SELECT tw_s.tw_sequence FROM (SELECT relation AS tw_relation, "column" AS tw_column, sequence AS tw_sequence
       FROM pg.tw_serials) tw_s WHERE tw_s.tw_relation = tw.regclass_oid(p_table) AND tw_s.tw_column = p_column) END);

@@ -14,11 +14,13 @@ _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote
 
 def is_shown(cast: exp.Expr) -> bool:
     """Returns whether the context of a cast to a registered type needs the object's name rather than its OID."""
-    parent = cast.parent
+    node, parent = cast, cast.parent
     while isinstance(parent, exp.Paren | exp.Alias | exp.Order | exp.Ordered | exp.Case | exp.If) or (
         isinstance(parent, exp.Anonymous) and parent.name.lower() == "coalesce"
     ):
-        parent = parent.parent
+        if isinstance(parent, exp.Case | exp.If) and node.arg_key == "this":
+            return False  # it is compared
+        node, parent = parent, parent.parent
     match parent:
         case exp.Cast():
             return type_name(parent.to) in ("text", "varchar", "name", "bpchar")

@@ -320,6 +320,8 @@ class _Rewriter:
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
             return value
+        if name == "pg_get_serial_sequence":
+            _by_oid(call)
         if name in OF_RELATIONS and call.expressions:
             call.expressions[0].replace(as_regclass(call.expressions[0], is_text=call.meta.get(IS_TEXT, False)))
         if name.startswith("to_reg") and name.removeprefix("to_") in REGISTERED:
@@ -451,6 +453,11 @@ class _Rewriter:
         name = type_name(cast.to)
         if name in REGISTERED:
             return self._registered(cast, name)
+        kind = name.removesuffix("[]")
+        if name != kind in REGISTERED and isinstance(cast.this, exp.Literal):
+            named = parse_text(array_of(TEXT), cast.this.name)
+            oids = [None if each is None else self._names.registered(kind, each) for each in named]
+            return exp.Array(expressions=[exp.Null() if o is None else registered_value(kind, o, cast) for o in oids])
         if name == "regtype[]":
             return helper("regtype_texts", self._visit(cast.this))
         if name == '"char"' or name == "name":
@@ -481,8 +488,9 @@ class _Rewriter:
         if text is not None:
             return registered_value(kind, self._names.registered(kind, text), cast)
         called = inner.expression if isinstance(inner, exp.Dot) else inner
-        if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not is_shown(cast):
-            return helper("serial_sequence_oid", *map(self._visit, called.expressions))
+        if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence":
+            value = helper("serial_sequence_oid", *map(self._visit, _by_oid(called).expressions))
+            return helper(f"{kind}_text", value) if is_shown(cast) else value
         value = self._visit(cast.this)
         if cast.meta.get(IS_TEXT) and kind in FOUND_BY_NAME:
             value = helper(f"{kind}_oid", value)
@@ -611,6 +619,20 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.Select: _Rewriter._select,
     **dict.fromkeys(_SESSION_NODES, _Rewriter._session),
 }
+
+
+def _by_oid(call: exp.Anonymous) -> exp.Anonymous:
+    """Replaces the argument `oid::regclass::text` of pg_get_serial_sequence by `oid::text`: no name is looked up."""
+    text = call.expressions[0] if call.expressions else None
+    if isinstance(text, exp.Cast) and type_name(text.to) == "text" and isinstance(text.this, exp.Cast):
+        relation = text.this
+        if (
+            type_name(relation.to) == "regclass"
+            and isinstance(relation.this, exp.Column)
+            and not relation.meta.get(IS_TEXT)
+        ):
+            text.set("this", relation.this)
+    return call
 
 
 def _is_output(column: exp.Column) -> bool:
