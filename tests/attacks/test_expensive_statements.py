@@ -204,7 +204,7 @@ def test_long_conditions_of_indexes_are_refused(own_server: ServerProcess) -> No
             )
 
 
-KEYS_PAUSE_MAX_S = 0.15  # to bind the conditions of five indexes takes longer
+KEYS_PAUSE_MAX_S = 0.25  # to bind the conditions of five indexes takes longer
 
 
 def test_long_conditions_of_unique_indexes_are_bound_in_threads(own_server: ServerProcess) -> None:
