@@ -23,6 +23,7 @@
 - `spill`: consolidation of changes that exceed memory; `ranges`: without partitions on disk where possible.
   `free_space`: what temporary files leave to commits.
 - `directory`: creates durable files. `check`: verifies a data directory. `backup`: copies one that is in use.
+  `lost_times`: the times that a restored server lacks.
 
 A change is committed here before the server acts on it. After a restart all other server state is rebuilt from here.
 """

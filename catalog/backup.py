@@ -14,7 +14,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from catalog import lost_times
 from catalog.directory import DIRECTORY_MODE, FILE_MODE, create, is_empty, make, sync
+from catalog.migrations import MIGRATIONS
 from catalog.store import FILE, StoreError, check_exists
 
 ATTEMPTS = 20
@@ -60,11 +62,20 @@ def _make_empty(target: Path) -> None:
 
 
 def _copy_catalog(original: Path, copy: Path) -> None:
-    """Copies the catalog as of its last transaction. A server may write it meanwhile."""
+    """Copies the catalog as of its last transaction, and marks it as a backup. A server may write it meanwhile."""
     copy.unlink(missing_ok=True)
     create(copy)  # SQLite would create it readable by everyone
     with closing(sqlite3.connect(original)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
+        ((format_,),) = target.execute("PRAGMA user_version").fetchall()
+        if format_ != len(MIGRATIONS):
+            raise StoreError(
+                f'data directory "{original.parent}" has format {format_}, and this version of Tidewire backs up '
+                f"format {len(MIGRATIONS)}",
+                "Use the version of its server. To back up an earlier format, start a server of this version first.",
+            )
+        with target:
+            lost_times.begin(target)
     sync(copy)
 
 

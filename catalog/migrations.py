@@ -291,6 +291,16 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             WHERE kind = 'r' AND schema_id = '';
         """,
     ),
+    (
+        "times that a backup lacks",
+        """
+        -- The times in [lower, upper) whose changes may be missing: from a backup to the first start with it.
+        CREATE TABLE lost_times (
+            lower INTEGER PRIMARY KEY,
+            upper INTEGER  -- NULL until this start
+        );
+        """,
+    ),
 )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import structlog
 
-from catalog import holds, persistence
+from catalog import holds, lost_times, persistence
 from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
@@ -120,6 +120,7 @@ class Coordinator:
         self.activity = Activity()
         self.backpressure = Backpressure(metrics)
         ((reserved_until,),) = store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
+        self.lost_times = lost_times.load(store)
         # The last server was up at this time. It may have been up longer, but not until `reserved_until`.
         self._was_up_until = max(reserved_until - RESERVATION_MS, 0)
         watched_clock = WatchedClock(clock)
@@ -204,6 +205,9 @@ class Coordinator:
         try:
             await self._committer.close_times()
             await self._hold_lag.add_downtime(self.latest_time() - self._was_up_until if self._was_up_until else 0)
+            if self.lost_times.is_new:
+                await self.store.transaction(partial(lost_times.end, time=self.latest_time()))
+                self.lost_times = lost_times.load(self.store)
         except sqlite3.DatabaseError as error:
             raise explained(self.store.directory, error) from error
         self._tasks.start(self._committer.run(), "committer")

@@ -18,5 +18,6 @@ drop_built_in.py DROP of kinds of object that users cannot create
 ddl/             CREATE, DROP, ALTER, COMMENT ON, holds, roles, privileges: a new catalog state for the committer
 subscribe.py     SUBSCRIBE: bounds, a reader of a feed, an envelope
 show.py          SHOW: from the catalog; `show_query` is SHOW as a query, for SUBSCRIBE
-names.py         name resolution in the session; `times`: AS OF and UP TO; `planning`: expressions and stored views
+names.py         name resolution in the session; `planning`: expressions and stored views
+times.py         AS OF, UP TO and other constant times; `as_of`: whether that of AS OF can be read
 """

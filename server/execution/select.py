@@ -23,10 +23,10 @@ from server.coordinator.locks import EXCLUSIVE, Unavailable
 from server.coordinator.reads import altered_error
 from server.dataflow.runtime.computation import LOOP_ROWS_MAX, compute
 from server.dataflow.runtime.spark_rows import shaped, spark_rows
+from server.execution.as_of import as_of_time
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
 from server.execution.preparation import preparation_of
-from server.execution.times import timestamp_of
 from server.execution.volatile import completed_rows, constant_rows, divided_rows
 from server.execution.waiting import rows_after_waiting
 from server.runtime.trace import step
@@ -395,9 +395,7 @@ async def _indexed(
 
 async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:
     frontiers = context.coordinator.frontiers
-    time = await timestamp_of(context, as_of.time)
-    if as_of.at_least:
-        time = frontiers.next_readable(plan.inputs, time)
+    time = await as_of_time(context, as_of, plan.inputs)
     if not plan.inputs:
         return await rows_without_inputs(context, plan, parameters, time)
     # A system table has no history. Its current rows are those at the latest time.

@@ -35,6 +35,7 @@ from server.dataflow.stream.subscription import (
     Progress,
     Subscription,
 )
+from server.execution.as_of import as_of_time
 from server.execution.names import find_item
 from server.execution.planning import plan_order
 from server.execution.preparation import preparation_of
@@ -214,12 +215,10 @@ async def subscribe(
 
 async def _start_time(context: Context, statement: Subscribe, inputs: frozenset[ObjectId]) -> int:
     """The time of AS OF; without it, the latest time at which all inputs can be read."""
-    frontiers = context.coordinator.frontiers
     if statement.as_of is None:
         await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
-        return frontiers.next_readable(inputs, context.coordinator.read_time(inputs))
-    as_of = await timestamp_of(context, statement.as_of.time)
-    return frontiers.next_readable(inputs, as_of) if statement.as_of.at_least else as_of
+        return context.coordinator.frontiers.next_readable(inputs, context.coordinator.read_time(inputs))
+    return await as_of_time(context, statement.as_of, inputs)
 
 
 async def _started_or_pending(context: Context, start: _Start) -> PendingSubscription | Subscription:

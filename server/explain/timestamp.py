@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from catalog.ids import TIMESTAMP_MAX
 from catalog.objects.relations import Collection
+from server.execution.as_of import valid_time
 from server.execution.select import hold_at
 from server.execution.times import timestamp_of
 from server.session_state.context import Context
@@ -33,8 +34,7 @@ async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | Non
     else:
         time = await timestamp_of(context, as_of.time)
         constraints = [f"  (Query's AS OF{' AT LEAST' if as_of.at_least else ''}): [{with_clock(time)}]"]
-        if as_of.at_least:
-            time = max(time, since)
+        time = valid_time(context, time, plan.inputs, at_least=as_of.at_least)
         hold_at(context, plan.inputs, time).release()
     wall_us = context.transaction_us
     immediately = not plan.inputs or time < upper

@@ -9,11 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog import backup
+from catalog import backup, lost_times
 from catalog.backup import back_up
 from catalog.check import check
 from catalog.ids import ObjectId, Timestamp
 from catalog.log import INLINE_BYTES, Frontiers, Log
+from catalog.migrations import MIGRATIONS
+from catalog.oracle import RESERVATION_MS
 from catalog.payloads import Payloads
 from catalog.store import Store, StoreError
 
@@ -101,6 +103,36 @@ def test_files_that_are_removed_while_they_are_copied(
     assert texts(tmp_path / "copy") == ["small", "a...", "b...", "c...", "late"]
 
 
+def test_a_backup_knows_which_times_it_may_lack(server: Server, tmp_path: Path) -> None:
+    """It has all times until the last commit of a table. A backup of a backup lacks the same times."""
+    server.store.transact(lambda tx: tx.execute("INSERT INTO items VALUES (?, 's', 't', 'table', '{}')", (T,)))
+    back_up(tmp_path / "data", tmp_path / "copy")
+    back_up(tmp_path / "copy", tmp_path / "again")
+    store = Store(tmp_path / "again")
+    times = lost_times.load(store)
+    assert times.is_new
+    assert times.end(server.time + 1) is None, "no server has been started"
+    store.transact(lambda tx: lost_times.end(tx, Timestamp(100)))
+    times = lost_times.load(store)
+    store.close()
+    assert not times.is_new
+    assert [times.end(time) for time in (server.time, server.time + 1, 99, 100)] == [None, 100, 100, None]
+
+
+def test_a_position_and_a_reservation_show_that_times_are_complete(server: Server, tmp_path: Path) -> None:
+    for number, (change, last) in enumerate(
+        (
+            ("INSERT INTO holds VALUES ('u2', 50, 'ok')", 50),
+            (f"UPDATE meta SET value = {RESERVATION_MS + 70} WHERE key = 'reserved_until'", 70),
+        )
+    ):
+        server.store.transact(lambda tx, change=change: tx.execute(change))  # type: ignore[misc]
+        back_up(tmp_path / "data", tmp_path / f"copy{number}")
+        store = Store(tmp_path / f"copy{number}")
+        assert store.read("SELECT lower FROM lost_times") == [(last + 1,)]
+        store.close()
+
+
 def test_what_cannot_be_backed_up_is_refused(server: Server, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a data directory"):
         back_up(tmp_path / "none", tmp_path / "copy")
@@ -108,6 +140,10 @@ def test_what_cannot_be_backed_up_is_refused(server: Server, tmp_path: Path) -> 
     (tmp_path / "other/file").touch()
     with pytest.raises(StoreError, match="is not empty"):
         back_up(tmp_path / "data", tmp_path / "other")
+    server.store.transact(lambda tx: tx.execute("PRAGMA user_version = 14"))
+    with pytest.raises(StoreError, match="has format 14"):
+        back_up(tmp_path / "data", tmp_path / "earlier")
+    server.store.transact(lambda tx: tx.execute(f"PRAGMA user_version = {len(MIGRATIONS)}"))
     file = server.log.batches(T)[1].file
     assert file is not None
     (tmp_path / "data/payloads" / file).unlink()

@@ -21,6 +21,7 @@ from server.egress.definitions import definition_of
 from server.egress.kinds import KINDS
 from server.egress.sink_kind import progress_interval_s
 from server.egress.sink_task import AS_OF, PROGRESS_S
+from server.execution.as_of import check_not_lost
 from server.execution.ddl.connections import used_connection
 from server.execution.ddl.formats import format_of, format_text
 from server.execution.ddl.named_objects import unless_exists
@@ -74,6 +75,8 @@ async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
     privileges.require_select(state, context.role, (relation.id,))
     privileges.require(state, context.role, schema.id, Privilege.CREATE)
     as_of = await timestamp_of(context, statement.as_of, "AS OF") if statement.as_of is not None else None
+    if as_of is not None:
+        check_not_lost(context, as_of, (relation.id,))
     connection = None
     if statement.connection is not None:
         connection = used_connection(context, statement.connection, system=statement.system).id

@@ -5,10 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
+import pytest
+from psycopg import errors
 
+import tidewire
 from tests.fix_server import ServerProcess, server_without_spark
 
 TEXT = "x" * 100_000  # long enough for files of payloads
@@ -69,3 +74,39 @@ def test_the_error_of_a_backup(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith(f'tidewire: "{tmp_path}/none" is not a data directory')
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_client_that_has_received_more_than_the_backup_does_not_continue(tmp_path: Path) -> None:
+    """It has changes that the restored server lacks. One that has received less continues."""
+    server = server_without_spark(tmp_path / "data")
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (n int)")
+        connection.execute("CREATE HOLD h ON t")
+        with tidewire.subscribe(server.dsn, "t") as batches:
+            connection.execute("INSERT INTO t VALUES (1)")
+            first = batch_with((1,), batches)
+            connection.execute(f"ALTER HOLD h ADVANCE TO {first.progress - 1}".encode())
+            assert backup(tmp_path / "data", tmp_path / "copy").returncode == 0
+            connection.execute("INSERT INTO t VALUES (2)")
+            second = batch_with((2,), batches)
+    server.stop()
+    for row in (3, 4):  # also after a second start
+        server = server_without_spark(tmp_path / "copy")
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            with tidewire.subscribe(server.dsn, "t", token=second.token) as batches:
+                with pytest.raises(tidewire.TokenTooOld):
+                    next(batches)
+            with pytest.raises(errors.DataException, match="could not find a valid timestamp") as refused:
+                connection.execute(f"SELECT n FROM t AS OF {second.progress - 1}".encode())
+            assert "restored from a backup" in str(refused.value.diag.message_detail)
+            rows = connection.execute(f"SELECT n FROM t AS OF AT LEAST {second.progress - 1}".encode()).fetchall()
+            assert (2,) not in rows
+            with tidewire.subscribe(server.dsn, "t", token=first.token) as batches:
+                connection.execute("INSERT INTO t VALUES (%s)", [row])
+                assert batch_with((row,), batches).progress > second.progress
+        server.stop()
+
+
+def batch_with(row: tuple[int], batches: Iterator[tidewire.AnyBatch[Any]]) -> tidewire.AnyBatch[Any]:
+    """The batch that inserts a row."""
+    return next(batch for batch in batches if any(change.row == row for change in getattr(batch, "changes", ())))
