@@ -146,12 +146,18 @@ def enforced_keys(state: CatalogState, id: ObjectId) -> tuple[EnforcedKey, ...]:
     return tuple(found)
 
 
-def has_same_keys(before: CatalogState | None, after: CatalogState, id: ObjectId) -> bool:
+def has_same_keys(before: CatalogState, after: CatalogState, id: ObjectId) -> bool:
     """Whether neither the table nor an index on it has changed. To bind long keys again takes time."""
-    if before is None or before.items.get(id) is not after.items.get(id):
-        return False
-    old, new = before.indexes_on(id), after.indexes_on(id)
-    return len(old) == len(new) and all(map(operator.is_, old, new))
+    return _are_identical(_definitions(before, id), _definitions(after, id))
+
+
+def _definitions(state: CatalogState, id: ObjectId) -> tuple[object, ...]:
+    """The table, if it exists, and the indexes on it."""
+    return (state.items.get(id), *state.indexes_on(id))
+
+
+def _are_identical(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _enforced_index(table: Table, index: Index) -> EnforcedKey:
@@ -256,15 +262,23 @@ class KeyIndexes:
         self._staged: dict[str, list[Changes]] = {}  # by the group that is being committed
         self._keys: dict[ObjectId, tuple[EnforcedKey, ...]] = {}  # of `_keys_state`
         self._keys_state: CatalogState | None = None
+        self._bound: dict[ObjectId, tuple[tuple[object, ...], tuple[EnforcedKey, ...]]] = {}
+        """The definitions of a table, and its keys, as of the last call of `of`."""
 
     def of(self, state: CatalogState, table: ObjectId) -> tuple[EnforcedKey, ...]:
         """As `enforced_keys`, from a cache for the latest state."""
         if state is not self._keys_state:
-            self._keys = {id: keys for id, keys in self._keys.items() if has_same_keys(self._keys_state, state, id)}
             self._keys_state = state
+            self._keys = {}
+            if len(self._bound) > 2 * len(state.items):  # most of the tables were dropped
+                self._bound = {id: bound for id, bound in self._bound.items() if id in state.items}
         keys = self._keys.get(table)
         if keys is None:
-            keys = self._keys[table] = enforced_keys(state, table)
+            definitions = _definitions(state, table)
+            bound = self._bound.get(table)
+            if bound is None or not _are_identical(bound[0], definitions):
+                bound = self._bound[table] = (definitions, enforced_keys(state, table))
+            keys = self._keys[table] = bound[1]
         return keys
 
     def index(self, key: EnforcedKey) -> KeyIndex | None:
