@@ -59,7 +59,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def texts(directory: Path) -> list[str]:
-    """The rows of a data directory, in the order of their times. `a...` stands for a long text."""
+    """The rows of a data directory, in the order of their times. Long texts are shortened to `a...`."""
     store = Store(directory)
     try:
         log = Log(store, Payloads(directory / "payloads"))
@@ -119,18 +119,20 @@ def test_a_backup_knows_which_times_it_may_lack(server: Server, tmp_path: Path) 
     assert [times.end(time) for time in (server.time, server.time + 1, 99, 100)] == [None, 100, 100, None]
 
 
-def test_a_position_and_a_reservation_show_that_times_are_complete(server: Server, tmp_path: Path) -> None:
-    for number, (change, last) in enumerate(
-        (
-            ("INSERT INTO holds VALUES ('u2', 50, 'ok')", 50),
-            (f"UPDATE meta SET value = {RESERVATION_MS + 70} WHERE key = 'reserved_until'", 70),
-        )
-    ):
-        server.store.transact(lambda tx, change=change: tx.execute(change))  # type: ignore[misc]
-        back_up(tmp_path / "data", tmp_path / f"copy{number}")
-        store = Store(tmp_path / f"copy{number}")
-        assert store.read("SELECT lower FROM lost_times") == [(last + 1,)]
-        store.close()
+@pytest.mark.parametrize(
+    ("change", "last"),
+    [
+        ("INSERT INTO holds VALUES ('u2', 50, 'ok')", 50),
+        (f"UPDATE meta SET value = {RESERVATION_MS + 70} WHERE key = 'reserved_until'", 70),
+    ],
+    ids=["position of a hold", "reservation"],
+)
+def test_what_shows_that_times_are_complete(server: Server, tmp_path: Path, change: str, last: int) -> None:
+    server.store.transact(lambda tx: tx.execute(change))
+    back_up(tmp_path / "data", tmp_path / "copy")
+    store = Store(tmp_path / "copy")
+    assert store.read("SELECT lower FROM lost_times") == [(last + 1,)]
+    store.close()
 
 
 def test_what_cannot_be_backed_up_is_refused(server: Server, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from tests.kafka.sinks import (
     until_written,
     upserted,
 )
-from tests.server.egress.child import write
+from tests.server.egress.child import until_stalled, write
 from tests.server.egress.postgres.child import change
 from tests.server.egress.postgres.test_table import change as replace_rows
 from tests.server.egress.postgres.test_table import rows, status_of, wait_until_stalled, with_values
@@ -391,8 +391,7 @@ async def test_the_progress_topic_must_have_the_frontier(
         await until_written(coordinator, sinks)
     kafka.delete_records(PROGRESS, read_topic(kafka.address, PROGRESS)[-1].offset + 1)
     async with started(tmp_path, kafka, registry) as (coordinator, sinks):
-        while (error := sinks.running[SINK].error) is None:
-            await coordinator.frontiers.moved.wait()
+        error = await until_stalled(coordinator, sinks, SINK)
     assert f'but its frontier in topic "{PROGRESS}" is missing' in error
 
 
@@ -407,8 +406,7 @@ async def test_a_sink_continues_when_the_broker_is_back(
             await until_written(coordinator, sinks)
             kafka.stop_broker()
             await write(coordinator, (1, "a", 1))
-            while (error := sinks.running[SINK].error) is None:
-                await coordinator.frontiers.moved.wait()
+            error = await until_stalled(coordinator, sinks, SINK)
             assert error.startswith(f'could not connect to Kafka at "{kafka.address}"')
             kafka.start_broker()
             await until_written(coordinator, sinks)

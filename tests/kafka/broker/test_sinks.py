@@ -27,10 +27,8 @@ from catalog.source_definition import Envelope
 from protocol.avro.schema import parse_schema
 from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
 from protocol.cdcv2.reader import Reader
-from server.coordinator.coordinator import Coordinator
 from server.egress.kafka.producer import DOWN_S
 from server.egress.kafka.row_topic import TRANSACTIONAL_ID_PREFIX
-from server.egress.sinks import Sinks
 from tests.docs.pages import PAGES
 from tests.examples import seeds
 from tests.kafka.broker.broker import KafkaBroker
@@ -48,8 +46,7 @@ from tests.kafka.sinks import (
     until_written,
     upserted,
 )
-from tests.polling import HANG_S
-from tests.server.egress.child import write
+from tests.server.egress.child import until_stalled, write
 from tests.server.egress.histories import Change, by_key, history, rows_of, upserts
 from tests.server.egress.postgres.test_kills import killed_at_exit
 
@@ -228,9 +225,7 @@ async def test_a_message_that_is_too_large_stalls_the_sink_and_is_written_later(
     kafka.create_topic("small", max_message_bytes="2000")
     async with started(tmp_path, kafka, registry, sink_of("small", compression_type="none")) as (coordinator, sinks):
         await write(coordinator, (1, "a", 1), (2, "x" * 5_000, 1), (3, "c", 1))
-        while sinks.running[SINK].error is None:
-            await coordinator.frontiers.moved.wait()
-        assert sinks.running[SINK].error == 'message too large for topic "small"'
+        assert await until_stalled(coordinator, sinks, SINK) == 'message too large for topic "small"'
         assert read_topic(kafka.address, "small") == []
         larger = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "small", incremental_configs=[larger])
@@ -268,7 +263,7 @@ async def test_a_topic_that_was_created_again_stalls_the_sink(
     kafka.create_topic("sink-again")
     async with started(tmp_path, kafka, registry) as (coordinator, sinks):
         await write(coordinator, (3, "a", 1))
-        assert await stall_of(coordinator, sinks) == 'topic "sink-again" was deleted and created again'
+        assert await until_stalled(coordinator, sinks, SINK) == 'topic "sink-again" was deleted and created again'
     assert read_topic(kafka.address, "sink-again") == []
 
 
@@ -296,17 +291,9 @@ async def test_a_topic_that_is_created_again_is_noticed(
             await asyncio.sleep(0.2)
             await write(coordinator, (2, "a", 1))
             # A check between the two requests to the broker finds no topic.
-            assert await stall_of(coordinator, sinks) in {created_again, f'topic "{name}" does not exist'}
+            assert await until_stalled(coordinator, sinks, SINK) in {created_again, f'topic "{name}" does not exist'}
     if is_down:
         kafka.delete_topic(name)
         kafka.create_topic(name)
     async with started(tmp_path, kafka, registry) as (coordinator, sinks):
-        assert await stall_of(coordinator, sinks) == created_again
-
-
-async def stall_of(coordinator: Coordinator, sinks: Sinks) -> str:
-    """The error of the sink, as soon as it is stalled."""
-    async with asyncio.timeout(HANG_S):
-        while (error := sinks.running[SINK].error) is None:
-            await coordinator.frontiers.moved.wait()
-    return error
+        assert await until_stalled(coordinator, sinks, SINK) == created_again

@@ -19,6 +19,7 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
 from server.egress.sinks import Sinks
+from tests.polling import HANG_S
 from tests.server.ingest.child import opened
 
 SCHEMA = ObjectId("u2")
@@ -54,6 +55,14 @@ def running(directory: Path) -> tuple[Coordinator, Sinks]:
     sinks = Sinks(coordinator, progress_s=0.05)
     coordinator.restoring.append(sinks.hold)
     return coordinator, sinks
+
+
+async def until_stalled(coordinator: Coordinator, sinks: Sinks, id: ObjectId) -> str:
+    """The error of a sink, as soon as it has one."""
+    async with asyncio.timeout(HANG_S):
+        while (error := sinks.running[id].error) is None:
+            await coordinator.frontiers.moved.wait()
+    return error
 
 
 async def main(directory: Path, count: int, name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from catalog.ids import ObjectId, Timestamp
+from catalog.ids import Timestamp
 from catalog.source_definition import Envelope
 from server.coordinator.coordinator import Coordinator
 from server.egress.file import rows_file
@@ -24,7 +24,7 @@ from server.egress.sinks import Sinks
 from server.ingest.files import frontier_lines
 from server.ingest.upstream import UpstreamError
 from tests.kafka.sinks import replayed, until_written, upserted
-from tests.server.egress.child import running, write
+from tests.server.egress.child import running, until_stalled, write
 from tests.server.egress.histories import by_key, history, rows_of, upserts
 from tests.server.egress.postgres.test_kills import killed_at_exit
 from tests.server.egress.rows_file_child import FILES, define
@@ -58,12 +58,6 @@ async def started(directory: Path) -> AsyncIterator[tuple[Coordinator, Sinks]]:
     finally:
         await sinks.close()
         await coordinator.close()
-
-
-async def until_stalled(coordinator: Coordinator, sinks: Sinks, id: ObjectId) -> str:
-    while (error := sinks.running[id].error) is None:
-        await coordinator.frontiers.moved.wait()
-    return error
 
 
 async def test_the_files_have_the_changes_of_rows(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from server.egress.sink_task import SinkStatus, SinkTask
 from server.egress.sinks import Sinks
 from server.ingest.upstream import UpstreamError
 from tests.polling import HANG_S
-from tests.server.egress.child import TABLE, define, running, sink_of, write
+from tests.server.egress.child import TABLE, define, running, sink_of, until_stalled, write
 
 KILLS = 4
 SINK = ObjectId("u11")
@@ -379,9 +379,7 @@ async def test_a_file_that_lost_messages_stalls_its_sink(tmp_path: Path, name: s
     sinks = Sinks(coordinator)
     sinks.hold()
     sinks.start()
-    async with asyncio.timeout(HANG_S):
-        while (error := sinks.running[SINK].error) is None:
-            await coordinator.frontiers.moved.wait()
+    error = await until_stalled(coordinator, sinks, SINK)
     assert error.startswith(f'file "{tmp_path}/{name}" of a sink has the frontier ')
     assert (tmp_path / name).read_bytes() == before
     await sinks.close()
@@ -413,9 +411,7 @@ async def test_a_sink_that_continues_a_history_notices_an_empty_file(
     sinks = Sinks(coordinator)
     sinks.hold()
     sinks.start()
-    async with asyncio.timeout(HANG_S):
-        while (error := sinks.running[SINK].error) is None:
-            await coordinator.frontiers.moved.wait()
+    error = await until_stalled(coordinator, sinks, SINK)
     assert error.startswith(f'file "{tmp_path}/{name}" of a sink has the frontier None, but the sink has ')
     assert (tmp_path / name).read_bytes() == before
     await sinks.close()
