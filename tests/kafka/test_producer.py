@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,6 +151,21 @@ async def test_a_transaction_that_took_too_long(kafka: MockCluster, monkeypatch:
             await tested.send([b"a"])
             await tested.commit()
     assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
+
+
+async def test_a_call_after_a_fatal_error_fails_with_its_cause(kafka: MockCluster) -> None:
+    def messages() -> Iterator[bytes]:
+        while True:  # until a message is not accepted, because an earlier one made the producer unusable
+            yield b"a"
+            sleep(0.001)
+
+    kafka.create_topic("fenced")
+    async with producer_of(kafka, "fenced", "fenced") as tested:
+        await tested.start()
+        await tested.begin()
+        kafka.fail(Api.PRODUCE, [KafkaError.INVALID_PRODUCER_EPOCH])
+        with pytest.raises(UpstreamError, match=r'^another server writes to topic "fenced" for the same sink'):
+            await asyncio.wait_for(tested.send(messages()), HANG_S)
 
 
 async def test_the_frontier_of_a_sink_that_never_started_is_not_deleted(kafka: MockCluster) -> None:

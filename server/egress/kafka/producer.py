@@ -245,10 +245,18 @@ class TopicProducer:
             try:
                 return work()
             except KafkaException as error:
-                self._producer.poll(REPORT_S)  # a delivery report has the cause of the error
-                raise self._error(*(self._refused or (error.args[0], self.topic))) from None
+                cause = self._cause(error.args[0])
+                raise self._error(*(self._refused or (cause, self.topic))) from None
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, served)
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """The cause of an error. If there is a delivery report, it has the cause, and `_delivered` receives it."""
+        try:
+            self._producer.poll(REPORT_S)
+        except KafkaException as fatal:  # calls after a fatal error fail without its cause, which is raised once
+            (error,) = fatal.args
+        return error
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         """The delivery report of a message that was not delivered."""
