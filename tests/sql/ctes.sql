@@ -113,3 +113,11 @@ WITH RECURSIVE r (n) AS (SELECT 1 UNION SELECT n + 1 FROM r WHERE n < 3) SEARCH 
 WITH search AS (SELECT 1 AS cycle) SELECT search.cycle FROM search;
 WITH RECURSIVE r (id) AS (SELECT 1 UNION ALL SELECT x.id FROM r LEFT JOIN LATERAL (SELECT p.id FROM people p WHERE p.id > r.id ORDER BY p.id LIMIT 1) x ON true WHERE r.id IS NOT NULL) SELECT id FROM r;
 WITH RECURSIVE r (id) AS (SELECT 1 UNION SELECT x.id FROM r LEFT JOIN LATERAL (SELECT p.id FROM people p WHERE p.id > r.id ORDER BY p.id LIMIT 1) x ON true WHERE r.id IS NOT NULL) SELECT id FROM r;
+-- numerics of a recursive query: more digits than the first row, and more decimals
+WITH RECURSIVE t(n, f) AS (VALUES (1, 1::numeric) UNION ALL SELECT n + 1, f * (n + 1) FROM t WHERE n < 20) SELECT * FROM t ORDER BY n;
+WITH RECURSIVE fib(a, b) AS (VALUES (0::numeric, 1::numeric) UNION SELECT b, a + b FROM fib WHERE b < 1000000000000000000) SELECT max(b) FROM fib;
+WITH RECURSIVE t(n, f) AS (SELECT 1, 100.00 UNION ALL SELECT n + 1, f * 1.05 FROM t WHERE n < 4) SELECT n, round(f, 2) FROM t ORDER BY n;
+WITH RECURSIVE newton(i, x) AS (VALUES (0, 1.0) UNION ALL SELECT i + 1, (x + 2 / x) / 2 FROM newton WHERE i < 5) SELECT i, round(x, 10) FROM newton ORDER BY i;
+WITH RECURSIVE t(id, total) AS (SELECT id, salary::numeric FROM people WHERE boss IS NULL UNION ALL SELECT p.id, t.total + p.salary FROM people p JOIN t ON p.boss = t.id) SELECT id, round(total, 2) FROM t ORDER BY id;
+WITH RECURSIVE t(n, k) AS (SELECT 1, 2.5 UNION ALL SELECT n % 3 + 1, k / 3 FROM t) CYCLE n SET c USING p SELECT n, round(k, 5), c, p FROM t ORDER BY k;
+WITH RECURSIVE t(n, f) AS (SELECT 1, 1::numeric(10, 2) UNION ALL SELECT n + 1, f / 2 FROM t WHERE n < 3) SELECT * FROM t ORDER BY n;

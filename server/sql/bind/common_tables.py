@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import BARE_NUMERIC_SCALE, NUMERIC, PgType
 from server.sql import expressions as ex
 from server.sql.bind.aggregates import is_aggregate
 from server.sql.bind.binder import Binder
@@ -16,7 +17,7 @@ from server.sql.bind.keys import groupable
 from server.sql.bind.outputs import output_expressions, with_outputs
 from server.sql.bind.paths import Paths
 from server.sql.bind.shapes import function_name, is_named
-from server.sql.expressions import ColumnRef
+from server.sql.expressions import Column, ColumnRef, Expression
 from server.sql.relations import Project, Recursive, RecursiveRows, Relation
 from server.sql.scope import CommonTable, CommonTables, Scope
 
@@ -108,39 +109,47 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
     paths = Paths(binder, table.search, table.cycle, name, names, union)
     anchor = paths.of_anchor(anchor)
     names += paths.names
-    rows = RecursiveRows(binder.new_id(), tuple(
-        binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
-    ), len(paths.names))  # fmt: skip
-    itself = CommonTable(table.query, (), CommonTables(), rows=rows)
-    visible = CommonTables({name: (0, itself)}, 1, table.visible)
-    step_tree = paths.step_tree(union.expression)
-    step = binder.query(step_tree, Scope(parent=scope.parent, common_tables=visible), keep_unknown=True)
-    if len(step.columns) - len(paths.previous) != width:
-        message = "each UNION query must have the same number of columns"
-        raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(union.expression))
-    outputs = []
-    distinct = bool(union.args.get("distinct"))
-    step_outputs = output_expressions(step)
-    for number, (have, output) in enumerate(zip(anchor.columns[:width], step_outputs[:width], strict=True), 1):
-        common, (_, coerced) = binder.to_common([ColumnRef(have), output], "UNION", binder.at(union.expression))
-        if common.without_modifiers != have.type.without_modifiers and common.name != "numeric":
-            raise _other_type(name, number, have.type, common)
-        if common.name == "numeric" and (have.type.name != "numeric" or common.scale != have.type.scale):
-            if have.type.name != "numeric":
-                raise _other_type(name, number, have.type, common)
-            raise binder.unsupported(
-                "a recursive query whose numbers get more decimals in each round",
-                tree,
-                hint="Cast the column to numeric(precision, scale) in both parts of the UNION.",
-            )
-        outputs.append(ex.Cast(coerced, have.type) if common.name == "numeric" else coerced)
-        if distinct:
-            groupable(binder, coerced, union, by_keys=False)
-    step = paths.of_step(with_outputs(binder, step, [*outputs, *step_outputs[width:]]))
-    columns = tuple(
-        binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
+    while True:
+        rows = RecursiveRows(binder.new_id(), _columns(binder, names, anchor), len(paths.names))
+        itself = CommonTable(table.query, (), CommonTables(), rows=rows)
+        visible = CommonTables({name: (0, itself)}, 1, table.visible)
+        step_tree = paths.step_tree(union.expression)
+        step = binder.query(step_tree, Scope(parent=scope.parent, common_tables=visible), keep_unknown=True)
+        if len(step.columns) - len(paths.previous) != width:
+            message = "each UNION query must have the same number of columns"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(union.expression))
+        outputs: list[Expression] = []
+        wider = set()  # the columns whose numbers get more decimals in the step
+        distinct = bool(union.args.get("distinct"))
+        step_outputs = output_expressions(step)
+        for number, (have, output) in enumerate(zip(anchor.columns[:width], step_outputs[:width], strict=True)):
+            common, (_, coerced) = binder.to_common([ColumnRef(have), output], "UNION", binder.at(union.expression))
+            if common.without_modifiers != have.type.without_modifiers and common.name != "numeric":
+                raise _other_type(name, number + 1, have.type, common)
+            if common.name == "numeric":
+                if have.type.name != "numeric" or (have.type.precision and common.scale != have.type.scale):
+                    raise _other_type(name, number + 1, have.type, common)
+                if (have.type.scale or 0) < min(common.scale or 0, BARE_NUMERIC_SCALE):
+                    wider.add(number)
+            outputs.append(ex.Cast(coerced, have.type) if common.name == "numeric" else coerced)
+            if distinct:
+                groupable(binder, coerced, union, by_keys=False)
+        if not wider:
+            step = paths.of_step(with_outputs(binder, step, [*outputs, *step_outputs[width:]]))
+            return Recursive(rows.name, anchor, step, _columns(binder, names, anchor), distinct)
+        anchor = with_outputs(
+            binder,
+            anchor,
+            [ex.Cast(e, NUMERIC) if n in wider else e for n, e in enumerate(output_expressions(anchor))],
+        )
+
+
+def _columns(binder: Binder, names: Sequence[str], anchor: Relation) -> tuple[Column, ...]:
+    """The columns of a recursive query. The digits of a numeric are not those of the first rows."""
+    columns = (ColumnRef(replace(column, nullable=True)) for column in anchor.columns)
+    return tuple(
+        replace(binder.new_column(name, column), precision=0) for name, column in zip(names, columns, strict=True)
     )
-    return Recursive(rows.name, anchor, step, columns, distinct)
 
 
 def _other_type(name: str, number: int, have: PgType, common: PgType) -> PgError:
