@@ -9,8 +9,11 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import (
+    BOOL,
     DIMENSIONS_MAX,
+    INT2,
     INT4,
+    INT8,
     JSONB,
     TEXT,
     PgType,
@@ -195,8 +198,16 @@ def array_index(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
 
 def _json_subscript(binder: Binder, json: Expression, tree: exp.Bracket, scope: Scope) -> Expression:
     """jsonb['key'] is jsonb #> '{key}'."""
-    step = binder.coerce(binder.expression(tree.expressions[0], scope), TEXT, EXPLICIT)
-    return operator(binder, "#>", [json, constant_array(binder.array([step], binder.at(tree)))], tree)
+    path, _ = json_path(binder, tree.expressions[:1], scope)
+    return operator(binder, "#>", [json, path], tree)
+
+
+def json_path(binder: Binder, subscripts: Sequence[exp.Expr], scope: Scope) -> tuple[Expression, Expression]:
+    """The path that subscripts of a jsonb value are, an array of texts, and whether the first one is an integer."""
+    steps = [binder.expression(subscript, scope) for subscript in subscripts]
+    texts = [binder.coerce(step, TEXT, EXPLICIT) for step in steps]
+    is_integer = Literal(steps[0].type in (INT2, INT4, INT8), BOOL)
+    return constant_array(binder.array(texts, binder.at(subscripts[0]))), is_integer
 
 
 def filled_array(binder: Binder, arguments: list[Expression], tree: exp.Expr) -> Expression:

@@ -18,7 +18,7 @@ from typing import Any
 
 from protocol.pgwire.datetime_output import DAY_US, INFINITE_TIMESTAMPS
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.json_values import loaded_jsonb, parse_json, printed_jsonb, quoted_json
+from protocol.pgwire.json_values import VALUES_MAX, loaded_jsonb, parse_json, printed_jsonb, quoted_json
 from protocol.pgwire.scalars import format_text
 from protocol.pgwire.types import DATE, TEXT, TIMESTAMP, PgType
 from server.sql.casts import numeric_text
@@ -277,16 +277,21 @@ def _change_at(value: Any, path: Sequence[str | None], level: int, change: _Chan
         elif _is_container(value.get(step)):
             _change_at(value[step], path, level + 1, change)
         return
-    if not _INDEX.fullmatch(step) or not -(1 << 31) <= int(step) < 1 << 31:
-        message = f'path element at position {level + 1} is not an integer: "{step}"'
-        raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
-    index = int(step)
+    index = _index(step, level)
     position = max(len(value) + index, -1) if index < 0 else min(index, len(value))
     exists = 0 <= position < len(value)
     if last:
         change(value, position, exists)
     elif exists and _is_container(value[position]):
         _change_at(value[position], path, level + 1, change)
+
+
+def _index(step: str, level: int) -> int:
+    """A step of a path as the number of an element of an array."""
+    if not _INDEX.fullmatch(step) or not -(1 << 31) <= int(step) < 1 << 31:
+        message = f'path element at position {level + 1} is not an integer: "{step}"'
+        raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
+    return int(step)
 
 
 def _delete_path(text: str, path: Sequence[str | None]) -> str:
@@ -325,6 +330,45 @@ def _insert(text: str, path: Sequence[str | None], new: str, after: bool = False
             container.insert(max(position + (after and exists), 0), item)
 
     return _changed(text, path, "set path in", change)
+
+
+def _set_element(text: str | None, path: Sequence[str | None], is_integer: bool, new: str | None) -> str:
+    """The value after `value[path] = new`. What the path lacks is added, also elements before a new one.
+
+    `is_integer`: whether the first subscript is an integer, so that NULL becomes an array instead of an object.
+    """
+    steps = [step for step in path if step is not None]
+    if len(steps) < len(path):
+        raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, "jsonb subscript in assignment must not be null")
+    value = ([] if is_integer else {}) if text is None else loaded_jsonb(text)
+    item = None if new is None else loaded_jsonb(new)
+    container = value
+    for level, step in enumerate(steps):
+        if not _is_container(container):
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                "cannot replace existing key",
+                detail="The path assumes key is a composite object, but it is a scalar value.",
+            )
+        key: Any = step
+        if isinstance(container, list):
+            key = _index(step, level)
+            if key < -len(container):
+                message = f"path element at position {level + 1} is out of range: {key}"
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+            if key >= VALUES_MAX:
+                message = f"number of JSON values exceeds the maximum allowed ({VALUES_MAX})"
+                raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message, hint="Store the elements as rows.")
+            is_new = key >= len(container)
+            container += [None] * (key + 1 - len(container))
+        else:
+            is_new = key not in container
+        if level == len(steps) - 1:
+            container[key] = item
+        elif is_new:
+            container[key] = [] if _INDEX.fullmatch(steps[level + 1]) else {}
+        container = container[key]
+    return printed_jsonb(value)
 
 
 def _set_lax(
@@ -582,6 +626,8 @@ def _is_json(text: str, kind: str) -> bool:
 row(GRAMMAR, "is json", "text text", "bool", python=_is_json)
 row(GRAMMAR, "jsonb sort key", "jsonb", "bytea", python=_sort_key)
 row(GRAMMAR, "json array text", "text", "text", nulls=Nulls.OPTIONAL, python=_array_text)
+row(GRAMMAR, "set json element", "jsonb text[] bool jsonb", "jsonb", nulls=Nulls.MAYBE, python=_set_element)
+(SET_JSON_ELEMENT,) = GRAMMAR["set json element"]
 (IS_JSON,), (JSONB_SORT_KEY,) = GRAMMAR["is json"], GRAMMAR["jsonb sort key"]
 (ARRAY_TEXT,) = GRAMMAR["json array text"]
 for _j in ("json", "jsonb"):

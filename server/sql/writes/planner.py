@@ -12,9 +12,9 @@ from catalog.objects.columns import Column as CatalogColumn
 from catalog.objects.relations import Relation as CatalogRelation
 from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT8, PgType, parse_type
+from protocol.pgwire.types import INT8, JSONB, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
-from server.sql.bind.arrays import array_index
+from server.sql.bind.arrays import array_index, json_path
 from server.sql.bind.calls import call_of
 from server.sql.bind.casts import column_value
 from server.sql.bind.common_tables import with_common_tables
@@ -32,6 +32,7 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions.arrays import SET_ELEMENT
+from server.sql.functions.json import SET_JSON_ELEMENT
 from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.parse import parse_expression
@@ -195,16 +196,16 @@ class WritePlanner:
         table, columns = target.table, target.columns
         given: dict[int, Expression | None] = {}
         elements: set[int] = set()  # the columns of which only elements are assigned
-        for column, value, tree, subscript in self._assignments(assignments, scope):
+        for column, value, tree, subscripts in self._assignments(assignments, scope):
             number = self._column_number(target, column)
-            if subscript is not None and value is not None and (number not in given or number in elements):
+            if subscripts and value is not None and (number not in given or number in elements):
                 base = target.numbers[number]
                 if base is None or target.levels:
                     message = "an assignment to an element of a view's column"
                     raise self.binder.unsupported(message, tree, hint="Update the table that the view reads.")
                 elements.add(number)
                 current = given.get(number) or row[base]
-                given[number] = self._with_element(current, columns[number], subscript, value, tree, scope)
+                given[number] = self._with_element(current, columns[number], subscripts, value, tree, scope)
                 continue
             if number in given:
                 message = f'multiple assignments to same column "{column.name}"'
@@ -429,8 +430,8 @@ class WritePlanner:
 
     def _assignments(
         self, assignments: Sequence[Assignment | RowAssignment], scope: Scope
-    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None, exp.Expr | None]]:
-        """Each assigned column with its new value (None: its default), the value's tree, and the subscript's."""
+    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None, Sequence[exp.Expr]]]:
+        """Each assigned column with its new value (None: its default), the value's tree, and those of subscripts."""
         for assignment in assignments:
             if isinstance(assignment, RowAssignment):
                 tree = assignment.query.tree
@@ -441,37 +442,47 @@ class WritePlanner:
                 for column, value in zip(assignment.columns, relation.columns, strict=True):
                     one = Project(relation, (value,), (ColumnRef(value),))
                     yield column, Subquery(
-                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree, None  # fmt: skip
+                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree, ()  # fmt: skip
             elif assignment.value is None:
-                yield assignment.column, None, None, None
+                yield assignment.column, None, None, ()
             else:
                 tree = assignment.value.tree
-                subscript = None if assignment.subscript is None else assignment.subscript.tree
-                yield assignment.column, self.binder.expression(tree, scope), tree, subscript
+                subscripts = [subscript.tree for subscript in assignment.subscripts]
+                yield assignment.column, self.binder.expression(tree, scope), tree, subscripts
 
     def _with_element(
         self,
-        array: Expression,
+        whole: Expression,
         column: CatalogColumn,
-        subscript: exp.Expr,
+        subscripts: Sequence[exp.Expr],
         value: Expression,
         tree: exp.Expr | None,
         scope: Scope,
     ) -> Expression:
-        """The array of a column with another value of an element. PgError 42804, 0A000."""
-        element = parse_type(column.type).element
-        if element is None:
-            raise self.binder.unsupported(
-                f"an assignment to an element of type {parse_type(column.type).base_display}",
-                subscript,
-                hint="Assign the whole value, such as jsonb_set(j, '{key}', value).",
-            )
-        if parse_type(column.type).dimensions > 1:
+        """The value of an array or jsonb column with another value of an element. PgError 42804, 0A000."""
+        type, binder = parse_type(column.type), self.binder
+        if type == JSONB:
+            path = json_path(binder, subscripts, scope)
+            return call_of(SET_JSON_ELEMENT, (whole, *path, self._element(value, column, type, tree)), type)
+        if type.element is None:
+            message = f"cannot subscript type {type.base_display} because it does not support subscripting"
+            raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(subscripts[0]))
+        if type.dimensions > 1 or len(subscripts) > 1:
             what = "an assignment to an element of an array of more than one dimension"
-            raise self.binder.unsupported(what, subscript, hint="Assign the whole array.")
-        assigned = self._assign(value, replace(column, type=str(element)), tree)
-        index = array_index(self.binder, subscript, scope)
-        return call_of(SET_ELEMENT, (array, index, assigned), array.type)
+            raise binder.unsupported(what, subscripts[0], hint="Assign the whole array.")
+        index = array_index(binder, subscripts[0], scope)
+        return call_of(SET_ELEMENT, (whole, index, self._element(value, column, type.element, tree)), whole.type)
+
+    def _element(self, value: Expression, column: CatalogColumn, type: PgType, tree: exp.Expr | None) -> Expression:
+        """The value as an element of a column, which has this type. PgError 42804."""
+        try:
+            return self._assign(value, replace(column, type=str(type)), tree)
+        except PgError as error:
+            if error.sqlstate is not SqlState.DATATYPE_MISMATCH:
+                raise
+            message = f'subscripted assignment to "{column.name}" requires type {type.base_display} but expression is'
+            message += f" of type {value.type.base_display}"
+            raise PgError(error.sqlstate, message, hint=error.hint, position=error.position) from None
 
     def _name(self, relation: CatalogRelation) -> str:
         """The name by which the statement names the columns of the relation that it writes to."""

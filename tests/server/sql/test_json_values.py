@@ -1,4 +1,4 @@
-"""Splitting JSON texts into elements and pairs, and the sort keys by which Spark orders jsonb."""
+"""Splitting JSON texts into elements and pairs, assigning parts, and the sort keys by which Spark orders jsonb."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from protocol.pgwire import json_values
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import parse_json, parse_jsonb
-from server.sql.functions.json import JSONB_SORT_KEY, json_elements, json_pairs, json_text, kind_of, order_key
+from server.sql.functions.json import (
+    JSONB_SORT_KEY,
+    SET_JSON_ELEMENT,
+    json_elements,
+    json_pairs,
+    json_text,
+    kind_of,
+    order_key,
+)
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -74,3 +82,12 @@ def test_sort_keys_have_the_order_of_their_values(values: list[Any]) -> None:
     texts = [parse_jsonb(json.dumps(value)) for value in values]
     for a, b in product(texts, repeat=2):
         assert (order_key(a) < order_key(b)) == (sort_key(a) < sort_key(b)), (a, b)
+
+
+def test_an_assigned_array_has_as_many_elements_as_can_be_read() -> None:
+    assign = SET_JSON_ELEMENT.python
+    assert assign is not None
+    with pytest.raises(PgError, match=r"^number of JSON values exceeds the maximum allowed \(2000000\)$") as caught:
+        assign('{"a": []}', ["a", "2000000"], False, "1")
+    assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
+    assert assign('{"a": []}', ["a", "2"], False, "1") == '{"a": [null, null, 1]}'

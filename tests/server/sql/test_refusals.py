@@ -73,7 +73,7 @@ do 'declare n int; begin create schema s; end'
 do 'begin raise notice ''hi''; end'
 do 'begin if true then null; end if; end'
 update t set a[2:3] = '{1, 2}'
-insert into t values (1) on conflict (a) do update set b[1][2] = 2
+insert into t values (1) on conflict (a) do update set b[1].f = 2
 update t set a[1] = default
 cluster
 load 'x'

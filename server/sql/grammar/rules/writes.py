@@ -82,18 +82,19 @@ def _parse_row_assignment(tokens: TokenReader) -> tuple[Assignment | RowAssignme
 
 def _parse_column_assignment(tokens: TokenReader) -> Assignment:
     column = tokens.ident()
-    subscript: Expr | None = None
-    if tokens.take("["):
-        subscript = tokens.expression("]", ":")
+    subscripts: list[Expr] = []
+    while tokens.take("["):
+        subscripts.append(tokens.expression("]", ":"))
         tokens.reject("an assignment to a slice", ":", hint=_ELEMENT_HINT)
         tokens.expect("]")
-        tokens.reject("an assignment to a nested element", "[", ".", hint=_ELEMENT_HINT)
+    if subscripts:
+        tokens.reject("an assignment to a field", ".", hint=_ELEMENT_HINT)
     tokens.expect("=")
     if tokens.take("default"):
-        if subscript is not None:
+        if subscripts:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cannot set an array element to DEFAULT", hint=_ELEMENT_HINT)
         return Assignment(column, None)
-    return Assignment(column, tokens.expression(",", "from", "where", "returning"), subscript)
+    return Assignment(column, tokens.expression(",", "from", "where", "returning"), tuple(subscripts))
 
 
 def parse_delete(tokens: TokenReader) -> Delete:

@@ -10,11 +10,11 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name, Parsed, Query
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`column = value` or `column[subscript] = value` of UPDATE; value None is DEFAULT."""
+    """`column = value` or `column[subscript]... = value` of UPDATE; value None is DEFAULT."""
 
     column: Ident
     value: Expr | None
-    subscript: Expr | None = None
+    subscripts: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
