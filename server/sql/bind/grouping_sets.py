@@ -97,6 +97,21 @@ def _grouping_sets(
     return [tuple(dict.fromkeys(numbers))]
 
 
+def _output_expanded(tree: exp.Expr, items: Sequence[Item], scope: Scope) -> Expression | None:
+    """The item of the select list with the same set-returning function, so that its rows are grouped."""
+    columns = {column.id for column, _ in scope.sets or ()}
+    for item in items if columns else ():
+        written = item.tree.this if isinstance(item.tree, exp.Alias) else item.tree
+        if unparenthesised(written) == tree and columns & columns_of(item.expression):
+            return item.expression
+    return None
+
+
+def columns_of(expression: Expression) -> set[int]:
+    """The ids of the columns that an expression names."""
+    return {node.column.id for node in walk(expression) if isinstance(node, ColumnRef)}
+
+
 def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, groups: Groups) -> int:
     """The number of a key. Adds the key to `groups` if it is new."""
     bare = unparenthesised(tree)
@@ -104,14 +119,13 @@ def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Sco
     if expression is None and is_bare_name(bare) and not any(e.name == bare.name and e.visible for e in scope.entries):
         expression = output_named(binder, bare, items, "GROUP BY")
     if expression is None:
-        expression = binder.default_unknown(binder.expression(bare, in_clause(scope, "GROUP BY")))
+        expression = _output_expanded(bare, items, scope)
+    if expression is None:
+        clause = replace(in_clause(scope, "GROUP BY"), sets=scope.sets)
+        expression = binder.default_unknown(binder.expression(bare, clause))
     if any(isinstance(node, Aggregate) and node.level == scope.level for node in walk(expression)):
         message = "aggregate functions are not allowed in GROUP BY"
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
-    if any(isinstance(n, ColumnRef) and n.column.id == c.id for c, _ in scope.sets or () for n in walk(expression)):
-        raise binder.unsupported(
-            "a set-returning function in GROUP BY", tree, hint="Call the function in FROM, and group by its column."
-        )
     groupable(binder, expression, tree)
     item = next((n for n, i in enumerate(items) if i.expression is expression), None)
     if item is not None:

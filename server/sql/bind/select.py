@@ -14,7 +14,7 @@ from server.sql.bind.common_tables import with_common_tables
 from server.sql.bind.distinct import check_distinct_on, distinct_on, distinct_rows
 from server.sql.bind.from_clause import from_clause
 from server.sql.bind.grouping import Grouping, is_aggregated
-from server.sql.bind.grouping_sets import Groups, group_by
+from server.sql.bind.grouping_sets import Groups, columns_of, group_by
 from server.sql.bind.inherited_order import ordered, with_keys, with_order
 from server.sql.bind.limits import limited
 from server.sql.bind.order import order_terms
@@ -22,7 +22,18 @@ from server.sql.bind.row_locks import check_row_locks, locked_key, row_locks
 from server.sql.bind.select_list import Item, projection, select_list
 from server.sql.bind.shapes import real_names
 from server.sql.bind.windows import named_windows, windowed
-from server.sql.expressions import Column, ColumnRef, Expression, Literal, SortKey, Subquery, WindowCall, contains
+from server.sql.expressions import (
+    Aggregate,
+    Column,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    Subquery,
+    WindowCall,
+    contains,
+    walk,
+)
 from server.sql.relations import DistinctOn, Filter, Project, Relation, Sort, Unnest, only
 from server.sql.scope import Scope, in_clause
 
@@ -63,12 +74,15 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     order = order_terms(binder, tree.args.get("order"), items, scope)
     on = distinct_on(binder, distinct, items, scope)
 
+    has_sets = bool(sets)
+    if groups is not None and has_sets:
+        relation, sets = _expanded_below(binder, relation, groups, sets, level)
     clauses = _Clauses(items, order, on, having, sets)
     bound = clauses.expressions()
     inputs = frozenset(column.id for column in relation.columns)
     is_grouped = groups is not None or having is not None or any(is_aggregated(e, level, inputs) for e in bound)
     if tree.args.get("locks"):
-        check_row_locks(tree, bound, aggregated=is_grouped, expanded=bool(sets))
+        check_row_locks(tree, bound, aggregated=is_grouped, expanded=has_sets)
         binder.row_locks = locks = row_locks(binder, tree, source)
         if locks.key is not None and (key := locked_key(binder, locks.tables, source)) is not None:
             binder.locked_keys.add(key[1].id)
@@ -110,6 +124,26 @@ class _Clauses:
         found += [key.expression for key in self.order]
         found += self.on or []
         return found + [array for _, array in self.sets]
+
+
+def _expanded_below(
+    binder: Binder, relation: Relation, groups: Groups, sets: Sequence[tuple[Column, Expression]], level: int
+) -> tuple[Relation, list[tuple[Column, Expression]]]:
+    """The relation expanded by the set-returning functions by whose rows it is grouped, and the other functions."""
+    named = set().union(*map(columns_of, groups.keys))
+    below = [(column, array) for column, array in sets if column.id in named]
+    for _, array in below:
+        for node in walk(array):
+            if isinstance(node, WindowCall) or (isinstance(node, Aggregate) and node.level == level):
+                is_window = isinstance(node, WindowCall)
+                kind, state = (
+                    ("window", SqlState.WINDOWING_ERROR) if is_window else ("aggregate", SqlState.GROUPING_ERROR)
+                )
+                raise PgError(state, f"{kind} functions are not allowed in GROUP BY")
+    if below:
+        columns = (*relation.columns, *(column for column, _ in below))
+        relation = Unnest(relation, tuple(array for _, array in below), columns, False)
+    return relation, [(column, array) for column, array in sets if column.id not in named]
 
 
 def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Clauses, scope: Scope) -> Relation:

@@ -56,6 +56,7 @@ QUERIES = [
     "SELECT s, k FROM t WHERE k = 2",
     "SELECT k, v FROM t UNION ALL SELECT k, w::int4 FROM u UNION ALL SELECT 9, 9",
     "SELECT k, x FROM t, unnest(ARRAY[k, v]) x WHERE s <> ''",
+    "SELECT unnest(ARRAY[k, v]) AS x, count(*), max(s) FROM t GROUP BY x",
     # inner joins
     "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k",
     "SELECT t.s, u.w, w.x FROM t, u, w WHERE t.k = u.k AND w.k = u.k AND w.x < t.v + 5",
