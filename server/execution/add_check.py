@@ -14,6 +14,7 @@ from server.execution.ddl.define import change_catalog, in_catalog
 from server.execution.ddl.foreign_keys import report_not_enforced
 from server.execution.row_rules import first_violation, violated_by_some_row
 from server.execution.select import relation_rows_at
+from server.runtime.offload import offload
 from server.session_state.context import Context
 from server.sql.grammar.statements.checks import CheckConstraint
 from server.sql.row_rules import rules_of
@@ -57,7 +58,7 @@ async def check_all(context: Context, table: Table, checked: Table) -> None:
     if not is_new:
         transaction.depend_on(id, time)
     rows = await relation_rows_at(context, id, time)
-    rules = rules_of(checked, context.plan_context())
+    rules = await offload("", rules_of, checked, context.plan_context())
     assert rules is not None
     if (violation := await first_violation(context, rules, rows)) is not None:
         raise violated_by_some_row(context, table, violation[1])

@@ -22,8 +22,9 @@ from server.execution.ddl.sequences import create_owned
 from server.execution.planning import plan_default
 from server.execution.row_rules import check_rows, contains_nulls
 from server.execution.select import rows_without_inputs
-from server.execution.user_types import known_column
+from server.execution.user_types import check_domains, known_column
 from server.execution.write import apply_rows, rows_to_write
+from server.runtime.offload import offload
 from server.session_state.context import Context
 from server.sql.grammar.statements.alter_table import AddColumn
 from server.sql.grammar.statements.parts import Ident, Name
@@ -48,6 +49,7 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
     if len(table.columns) >= COLUMNS_MAX:
         raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
     column = Column(name, str(definition.type), not definition.not_null, domain=definition.domain)
+    check_domains(table.name, (*table.columns, column), table.columns)
     if definition.default is not None:
         planned = partial(plan_default, definition, context.plan_context())
         default, sequences = await in_catalog(context, definition.default.text, planned)
@@ -87,7 +89,7 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
 async def _check_domain(context: Context, table: Table, column: Column, value: pa.Scalar) -> None:
     """PgError 23502 or 23514 if the value violates a constraint of the column's domain."""
     alone = replace(table, columns=(column,), checks=(), keys=())
-    rules = rules_of(alone, context.plan_context())
+    rules = await offload("", rules_of, alone, context.plan_context())
     assert rules is not None
     await check_rows(context, alone, rules, pa.table([pa.repeat(value, 1)], collection_schema(alone)), ())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from catalog.ids import types_in
@@ -10,12 +12,17 @@ from catalog.objects.relations import Relation
 from catalog.objects.tables import Table
 from catalog.objects.types import Domain, EnumType
 from catalog.state import CatalogState
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, array_of, parse_type
 from server.authorization import privileges
 from server.session_state.context import Context
 from server.sql.grammar.statements.parts import NamedType
 from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.type_names import UserType, domain_use, resolved, type_of_item
+
+DOMAIN_CHECKS_MAX = 5_000
+"""The limit of the CHECK constraints of domains in a table: those of each column count. Writes plan each of them."""
+DOMAIN_CHARS_MAX = 1 << 20  # the same, for the characters of the constraints and defaults, which each column stores
 
 
 def known_type(context: Context, type: PgType) -> PgType:
@@ -42,13 +49,14 @@ def with_type(state: CatalogState, item: UserType) -> CatalogState:
 
 
 def with_domain(state: CatalogState, item: Domain) -> CatalogState:
-    """The state with a changed domain, also in the columns of the tables that have it."""
+    """The state with a changed domain, also in the columns of the tables that have it. PgError 54000."""
     state = state.with_item(item)
     use = domain_use(state, item)
 
     def with_use(table: Table) -> Table:
-        columns = (replace(c, domain=use) if c.domain and c.domain.id == item.id else c for c in table.columns)
-        return replace(table, columns=tuple(columns))
+        columns = tuple(replace(c, domain=use) if c.domain and c.domain.id == item.id else c for c in table.columns)
+        check_domains(table.name, columns, table.columns)
+        return replace(table, columns=columns)
 
     return state.with_items(with_use(table) for table in state.items_of(Table) if item.id in table.depends_on)
 
@@ -73,3 +81,32 @@ def with_enum(state: CatalogState, item: EnumType) -> CatalogState:
     domains = [domain for domain in state.items_of(Domain) if item.id in types_in(domain.base)]
     state = state.with_items(replace(r, columns=tuple(map(retyped, r.columns))) for r in relations)
     return state.with_items(replace(d, base=retyped(Column("", d.base)).type) for d in domains)
+
+
+def check_domains(table: str, columns: Sequence[Column], before: Sequence[Column] = ()) -> None:
+    """PgError 54000 if the domains of the columns have too many or too long constraints, and had less `before`."""
+    checks, characters = _size_of_domains(columns)
+    if checks <= DOMAIN_CHECKS_MAX and characters <= DOMAIN_CHARS_MAX:
+        return
+    checks_before, characters_before = _size_of_domains(before)
+    if checks > checks_before or characters > characters_before:
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            f'the domains of the columns of table "{table}" have too many constraints',
+            detail=f"They may have {DOMAIN_CHECKS_MAX} check constraints and {DOMAIN_CHARS_MAX} characters of"
+            " constraints and defaults, which count for each column.",
+            hint="Combine conditions with AND, or use the domain for fewer columns.",
+        )
+
+
+def _size_of_domains(columns: Sequence[Column]) -> tuple[int, int]:
+    """The numbers of the CHECK constraints, and of their and the defaults' characters, of the domains of columns."""
+    numbers = Counter(column.domain.id for column in columns if column.domain is not None)
+    domains = {column.domain.id: column.domain for column in columns if column.domain is not None}
+    checks = characters = 0
+    for id, number in numbers.items():
+        domain = domains[id]
+        texts = (domain.default or "", *(check.name + check.expression for check in domain.checks))
+        checks += number * len(domain.checks)
+        characters += number * sum(map(len, texts))
+    return checks, characters

@@ -51,7 +51,7 @@ from server.execution.select import (
     rows_without_inputs,
     unlocked_rows,
 )
-from server.runtime.offload import in_decoding_thread
+from server.runtime.offload import in_decoding_thread, offload
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null, check_violation, first_null, null_violation
 from server.session_state.context import Context
@@ -62,7 +62,7 @@ from server.sql.constant import Bindings, NotCheap
 from server.sql.grammar.statements.merges import MergeAction
 from server.sql.grammar.statements.parts import Expr
 from server.sql.plan import QueryPlan
-from server.sql.row_rules import RowCondition, copy_condition, rules_of, violated
+from server.sql.row_rules import RowCondition, RowRules, copy_condition, rules_of, violated
 from server.sql.writes.added_rows import AddedRows
 from server.sql.writes.plan import MergeColumns, WritePlan
 from server.sql.writes.statements import plan_defaults
@@ -369,6 +369,7 @@ class CopyIn:
         positions: tuple[int, ...],
         defaults: RepeatedRow | None,
         decoder: CopyDecoder,
+        rules: RowRules | None,
         condition: RowCondition | None,
     ) -> None:
         """`positions`: table column numbers of the input's columns. `defaults`: those of the other columns, if any."""
@@ -379,7 +380,7 @@ class CopyIn:
         self._positions = positions
         self._decoder = decoder
         self._batches: list[pa.RecordBatch] = []
-        self._rules = rules_of(table, context.plan_context())
+        self._rules = rules
         self._condition = condition
         self._met: list[pa.BooleanArray] = []  # whether rows meet the condition, in the order of the data
         self._unchecked: list[pa.RecordBatch] = []
@@ -515,14 +516,19 @@ async def copy_from(
     privileges.require_columns(context.state, context.role, table.id, Privilege.INSERT, positions)
     await context.enter(Mode.WRITE, "COPY FROM")
     others = frozenset(range(len(table.columns))).difference(positions)
-    chosen = None if condition is None else copy_condition(context.plan_context(), table, condition)
+    planning = context.plan_context()
+    chosen = None
+    if condition is not None:
+        chosen = await offload(condition.text, copy_condition, planning, table, condition)
+    rules = await offload("", rules_of, table, planning)
     defaults = await _defaults(context, table, others) if others else None
-    return CopyIn(context, table, positions, defaults, decoder, chosen)
+    return CopyIn(context, table, positions, defaults, decoder, rules, chosen)
 
 
 async def _defaults(context: Context, table: Table, numbers: frozenset[int]) -> RepeatedRow:
     """The defaults of these columns, and NULL in the others."""
-    return await repeated_row(context, plan_defaults(default_values(table), numbers, context.plan_context()))
+    plan = await offload("", plan_defaults, default_values(table), numbers, context.plan_context())
+    return await repeated_row(context, plan)
 
 
 def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:

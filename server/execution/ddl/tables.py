@@ -24,7 +24,7 @@ from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.sequences import create_owned, options_text
 from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of, with_item_names
 from server.execution.planning import plan_default
-from server.execution.user_types import known_column
+from server.execution.user_types import check_domains, known_column
 from server.session_state.context import Context
 from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
@@ -47,6 +47,7 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
     parts = [_columns(context, part) for part in statement.columns]
     check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
     columns = tuple(column for part, _ in parts for column in part)
+    check_domains(name, columns)
     id, state = state.new_id()
     columns, keys = with_keys(state, schema.id, name, columns, statement.keys)
     for key in (key for part in statement.columns for key in _copied_keys(context, part)):
