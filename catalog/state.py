@@ -22,6 +22,7 @@ from catalog.objects.clusters import QUICKSTART, Cluster
 from catalog.objects.indexes import Index
 from catalog.objects.namespaces import TEMPORARY, Database, Schema, is_temporary
 from catalog.objects.relations import Collection, DerivedRelation, Relation
+from catalog.objects.sources import SourcePart
 from catalog.objects.views import View
 from catalog.roles import MATERIALIZE, DefaultAclKey, Membership, MembershipKey, Role, Through
 
@@ -96,6 +97,14 @@ class CatalogState:
             if isinstance(item, Index):
                 found.setdefault(item.on, []).append(item)
         return {on: tuple(indexes) for on, indexes in found.items()}
+
+    @cached_property
+    def _parts(self) -> dict[ObjectId, tuple[SourcePart, ...]]:
+        found: dict[ObjectId, list[SourcePart]] = {}
+        for item in self.items.values():
+            if isinstance(item, SourcePart):
+                found.setdefault(item.source, []).append(item)
+        return {source: tuple(parts) for source, parts in found.items()}
 
     @cached_property
     def _role_names(self) -> dict[str, Role]:
@@ -222,6 +231,10 @@ class CatalogState:
 
     def indexes_on(self, id: ObjectId) -> tuple[Index, ...]:
         return self._indexes.get(id, ())
+
+    def parts_of(self, source: ObjectId) -> tuple[SourcePart, ...]:
+        """The subsources and tables of a source, in the order of their creation."""
+        return self._parts.get(source, ())
 
     def object(self, id: ObjectId) -> Item | Schema | Database | Cluster:
         """The item, schema, database or cluster with this id."""

@@ -53,9 +53,26 @@ def definition_of(
 
 def targets_of(state: CatalogState, source: Source) -> tuple[Target, ...]:
     """The collections that a source fills, in the order of their creation."""
-    parts: list[SourceOutput] = [part for part in state.items_of(SourcePart) if part.source == source.id]
     own: list[SourceOutput] = [source] if source.columns else []
-    return tuple(_target(source, output) for output in (*own, *parts))
+    return tuple(_target(source, output) for output in (*own, *state.parts_of(source.id)))
+
+
+def concerned_sources(before: CatalogState, after: CatalogState) -> list[ObjectId]:
+    """The sources whose definitions or collections may differ between two states, or that one of them lacks.
+
+    New ones are in the order of their creation.
+    """
+    changed = (*after.changed_items(before), *(before.items.keys() - after.items.keys()))
+    found: dict[ObjectId, None] = {}
+    for state in (after, before):
+        items = [state.items[id] for id in changed if id in state.items]
+        used = [item.id for item in items if isinstance(item, Connection | NamedSecret)]
+        for item in (*items, *state.dependents(*used)):
+            if isinstance(item, Source):
+                found[item.id] = None
+            elif isinstance(item, SourcePart):
+                found[item.source] = None
+    return list(found)
 
 
 def _target(source: Source, output: SourceOutput) -> Target:
@@ -76,4 +93,4 @@ def _original(output: SourceOutput) -> tuple[str, ...]:
 
 
 def _table_formats(state: CatalogState, source: ObjectId) -> list[Format | None]:
-    return [table.format for table in state.items_of(SourceTable) if table.source == source]
+    return [part.format for part in state.parts_of(source) if isinstance(part, SourceTable)]

@@ -10,11 +10,12 @@ import structlog
 
 from catalog.ids import ObjectId
 from catalog.objects.sources import Source
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.tasks import BackgroundTasks
 from server.ingest.decoder_pool import DecoderPool
-from server.ingest.definitions import definition_of, targets_of
+from server.ingest.definitions import concerned_sources, definition_of, targets_of
 from server.ingest.ingestion import Ingestion
 from server.ingest.kinds import kind_of
 from server.ingest.source_definition import SourceDefinition, Target
@@ -43,7 +44,7 @@ class RunningSource:
     ingestion: Ingestion | None = None
     earlier_rows: int = 0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the catalog has changed."""
+    """Set when the catalog has changed in a way that may concern the source."""
 
     @property
     def rows(self) -> int:
@@ -64,6 +65,8 @@ class Sources:
         self._running: dict[ObjectId, RunningSource] = {}
         self._tasks = BackgroundTasks()
         self._decoders = DecoderPool()
+        self._seen = CatalogState({}, {}, {}, 0)  # the catalog at the last call of `_catalog_changed`
+        self._starting = asyncio.Lock()
 
     @property
     def running(self) -> Mapping[ObjectId, RunningSource]:
@@ -81,12 +84,14 @@ class Sources:
         await self._decoders.close()
 
     def _catalog_changed(self) -> None:
-        for source in self._coordinator.state.items_of(Source):
-            if source.id not in self._running:
-                running = self._running[source.id] = RunningSource(source.id)
+        before, self._seen = self._seen, self._coordinator.state
+        for id in concerned_sources(before, self._seen):
+            source = self._seen.items.get(id)
+            if id in self._running:
+                self._running[id].wake.set()
+            elif isinstance(source, Source):
+                running = self._running[id] = RunningSource(id)
                 self._tasks.start(self._run(running), f"source {source.name}")
-        for running in self._running.values():
-            running.wake.set()
 
     def _plan(self, id: ObjectId) -> _Plan | None:
         """The definition and the collections of a source; None if it was dropped."""
@@ -98,6 +103,8 @@ class Sources:
         """Ingests until the source is dropped."""
         last: _Plan | None = None
         try:
+            async with self._starting:
+                await asyncio.sleep(0)  # the start of many sources must not delay other sessions
             while (plan := self._plan(running.id)) is not None:
                 last = plan
                 await self._ingest(running, plan)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from catalog import builtin
 from catalog.ids import ObjectId
 from catalog.objects.kinds import object_type
-from catalog.objects.sources import Source, SourcePart
+from catalog.objects.sources import Source
 from catalog.state import CatalogState
 from catalog.updates import NegativeCount
 from protocol.pgwire.errors import PgError
@@ -44,7 +44,7 @@ def _statuses(coordinator: Coordinator, running: Mapping[ObjectId, RunningSource
         item = state.items.get(id)
         if not isinstance(item, Source):
             continue  # it was dropped, and its task has not ended yet
-        parts = [part for part in state.items_of(SourcePart) if part.source == id]
+        parts = state.parts_of(id)
         status, error, changed_us = Status.STARTING, None, None
         if (ingestion := source.ingestion) is not None:
             status, error, changed_us = ingestion.status, ingestion.error, ingestion.status_changed_us

@@ -232,3 +232,20 @@ def test_the_columns_of_altered_tables_do_not_pile_up() -> None:
         assert layout is not None
         assert len(layout.schema) == width
     assert resident_bytes(os.getpid()) - before < 200 << 20
+
+
+SOURCES_PAUSE_MAX_S = 0.25
+
+
+def test_many_sources_delay_no_other_session(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
+    """At each change of the catalog, each source searched the whole catalog for its tables."""
+    sources = "; ".join(f"CREATE SOURCE many{n} FROM LOAD GENERATOR COUNTER (UP TO 1)" for n in range(1_000))
+    connection.execute("CREATE SCHEMA sources; SET search_path = sources")
+    with watched(server, SOURCES_PAUSE_MAX_S):
+        connection.execute(f"BEGIN; {sources}; COMMIT".encode())
+        deadline = time.monotonic() + 30
+        while connection.execute("SELECT counter FROM many999").fetchone() is None:  # the sources are started in order
+            assert time.monotonic() < deadline
+        connection.execute("CREATE TABLE another (a int)")
+        connection.execute("ALTER TABLE another RENAME TO renamed")
+    connection.execute("DROP SCHEMA sources CASCADE")
