@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from catalog.ids import ObjectId
+
+INTERNED_CHARS = 100
+"""Columns share the spelling of a type that is longer: that of an enumerated type has all labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,10 @@ class Column:
     sequences: tuple[ObjectId, ...] = ()
     generated: str = ""
     domain: DomainUse | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.type) > INTERNED_CHARS:
+            object.__setattr__(self, "type", sys.intern(self.type))
 
     @property
     def effective_default(self) -> str | None:

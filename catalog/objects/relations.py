@@ -42,7 +42,7 @@ class Relation(Item):
     def _types_of_columns(self) -> frozenset[ObjectId]:
         """The user-defined types and domains."""
         domains = (column.domain.id for column in self.columns if column.domain is not None)
-        return frozenset(domains).union(*(types_in(column.type) for column in self.columns))
+        return frozenset(domains).union(*map(types_in, {column.type for column in self.columns}))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,6 +85,7 @@ class Enum:
         return positions.take(found) if found.null_count == labels.null_count else None
 
 
+@lru_cache(16)  # the columns of a relation often have the same type
 def without_name(spelling: str) -> str:
     """The spelling of a type; of an enumerated type without its name, which is not part of its values."""
     if not spelling.startswith(PREFIX):

@@ -364,10 +364,14 @@ _SPELLING = re.compile(
 
 def parse_type(spelling: str) -> PgType:
     """The type with this spelling in the catalog: that of an enumerated type, or as `named_type`."""
-    return _stored_enum(spelling) if spelling.startswith(PREFIX) else named_type(spelling)
+    if not spelling.startswith(PREFIX):
+        return named_type(spelling)
+    return _short_enum(spelling) if len(spelling) <= SHORT_ENUM_CHARS else _long_enum(spelling)
 
 
-@lru_cache(4_096)
+SHORT_ENUM_CHARS = 8_192
+
+
 def _stored_enum(spelling: str) -> PgType:
     dimensions = 0
     while spelling.endswith("[]"):
@@ -375,6 +379,10 @@ def _stored_enum(spelling: str) -> PgType:
         dimensions += 1
     scalar = enum_type(parse_enum(spelling))
     return array_of(scalar, dimensions) if dimensions else scalar
+
+
+_short_enum = lru_cache(4_096)(_stored_enum)
+_long_enum = lru_cache(32)(_stored_enum)  # each takes up to 4 MB
 
 
 @lru_cache(4_096)  # of texts of clients, such as those of to_regtype()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from catalog.ids import types_in
 from catalog.objects.columns import Column
@@ -23,6 +24,7 @@ from server.sql.type_names import UserType, domain_use, resolved, type_of_item
 DOMAIN_CHECKS_MAX = 5_000
 """The limit of the CHECK constraints of domains in a table: those of each column count. Writes plan each of them."""
 DOMAIN_CHARS_MAX = 1 << 20  # the same, for the characters of the constraints and defaults, which each column stores
+TYPE_CHARS_MAX = 1 << 20  # of the types of a relation's columns, each of which has the labels of an enumerated type
 
 
 def known_type(context: Context, type: PgType) -> PgType:
@@ -70,12 +72,17 @@ def with_enum(state: CatalogState, item: EnumType) -> CatalogState:
     state = state.with_item(item)
     scalar = type_of_item(state, item)
 
-    def retyped(column: Column) -> Column:
-        if item.id not in types_in(column.type):
-            return column
-        before = parse_type(column.type)
+    @cache  # many columns can have the type, and its spelling can be long
+    def changed(spelling: str) -> str:
+        if item.id not in types_in(spelling):
+            return spelling
+        before = parse_type(spelling)
         is_array = before.element is not None
-        return replace(column, type=str(array_of(scalar, before.dimensions) if is_array else scalar))
+        return str(array_of(scalar, before.dimensions) if is_array else scalar)
+
+    def retyped(column: Column) -> Column:
+        spelling = changed(column.type)
+        return column if spelling is column.type else replace(column, type=spelling)
 
     relations = [relation for relation in state.items_of(Relation) if item.id in relation.depends_on]
     domains = [domain for domain in state.items_of(Domain) if item.id in types_in(domain.base)]
@@ -97,6 +104,28 @@ def check_domains(table: str, columns: Sequence[Column], before: Sequence[Column
             " constraints and defaults, which count for each column.",
             hint="Combine conditions with AND, or use the domain for fewer columns.",
         )
+
+
+def check_types(before: CatalogState, after: CatalogState) -> None:
+    """PgError 54000 if the types of the columns of a new or changed relation have too many labels.
+
+    A relation that had too many before is accepted if it has no more.
+    """
+    for id in after.changed_items(before):
+        relation, known = after.items[id], before.items.get(id)
+        if not isinstance(relation, Relation) or (size := _size_of_types(relation)) <= TYPE_CHARS_MAX:
+            continue
+        if not isinstance(known, Relation) or size > _size_of_types(known):
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f'the types of the columns of "{relation.name}" have too many labels',
+                detail=f"Their labels and names may have {TYPE_CHARS_MAX} characters, which count for each column.",
+                hint="Use enumerated types with many labels for fewer columns.",
+            )
+
+
+def _size_of_types(relation: Relation) -> int:
+    return sum(len(column.type) for column in relation.columns)
 
 
 def _size_of_domains(columns: Sequence[Column]) -> tuple[int, int]:

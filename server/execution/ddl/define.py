@@ -41,6 +41,7 @@ from server.execution.ddl import (
     view_columns,
 )
 from server.execution.ddl.kinds import KINDS
+from server.execution.user_types import check_types
 from server.runtime.offload import at_once, in_stoppable_thread
 from server.session_state.context import Context
 from server.session_state.results import Result
@@ -131,9 +132,12 @@ _CHANGES: dict[type[Definition], Change] = {
     **default_privileges.CHANGES,
 }
 
-_IN_THREAD = (GrantPrivileges, AlterDefaultPrivileges, DropOwned, ReassignOwned, GrantRoles, DropRoles)
-"""The statements whose change can take seconds: it concerns many objects, and is quadratic in the length of each access
-control list."""
+_IN_THREAD = (
+    *(GrantPrivileges, AlterDefaultPrivileges, DropOwned, ReassignOwned, GrantRoles, DropRoles),
+    *(AddEnumValue, RenameEnumValue, DropDomainConstraint, RenameDomainConstraint),
+)
+"""The statements whose change can take seconds: it concerns many objects, and those of privileges are quadratic in the
+length of each access control list."""
 
 _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]] = {
     CreateHold: holds.evaluate,
@@ -252,6 +256,7 @@ def change_catalog(context: Context, after: CatalogState) -> None:
         written = before.items[id]
         if isinstance(written, Table):
             transaction.check_unaltered(written)
+    check_types(before, after)
     after = after.settled(before, context.role)
     _check_after_hold(transaction, before, after)
     base = transaction.catalog[0] if transaction.catalog is not None else before

@@ -27,6 +27,7 @@ from server.execution.planning import plan_default
 from server.execution.user_types import check_domains, known_column
 from server.session_state.context import Context
 from server.sql.foreign_keys import foreign_key_text
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.sequences import Identity
@@ -91,6 +92,7 @@ def _with_sequences(
 
 def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Column, ...], int]:
     """The columns that a part of CREATE TABLE defines, and the position of its name. PgError 42P01, 42501 for LIKE."""
+    checkpoint()
     if isinstance(part, ColumnDefinition):
         default, called = plan_default(part, context.plan_context()) if part.default is not None else (None, ())
         column = Column(
