@@ -409,10 +409,10 @@ async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject
 async def _timestamp(context: Context, inner: Explained, *, as_json: bool) -> str:
     match inner:
         case s.Select(as_of=as_of):
-            plan = plan_statement(context, inner)
+            plan = await offload(inner.text, plan_statement, context, inner)
             assert isinstance(plan, QueryPlan)
         case s.Subscribe(as_of=as_of):
-            subscription = prepare(context, inner).plan
+            subscription = (await offload(inner.text, prepare, context, inner)).plan
             assert isinstance(subscription, SubscribePlan)
             plan = subscription.query
         case _:

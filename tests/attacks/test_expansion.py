@@ -86,6 +86,13 @@ def test_planning_delays_no_other_session(
         connection.execute(statement.encode())
 
 
+def test_explain_timestamp_delays_no_other_session(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
+    views = [f"CREATE VIEW pair{n + 1} AS SELECT x.a FROM pair{n} x JOIN pair{n} y ON x.a = y.a" for n in range(9)]
+    connection.execute("; ".join(["CREATE VIEW pair0 AS SELECT a FROM t", *views]).encode())
+    with watched(server, 0.25):
+        connection.execute("EXPLAIN TIMESTAMP FOR SELECT * FROM pair9")
+
+
 def test_the_plan_of_a_with_is_not_larger_for_each_pair_of_its_items() -> None:
     """Each item can name those before it. With 20,000 items, a copy of their names for each took 5 GB."""
     items = ", ".join(f"w{n} AS (SELECT 1 AS a)" for n in range(2000))
