@@ -1,8 +1,10 @@
 """Worker processes, for work that would block the event loop, or could not be stopped in a thread.
 
-    `pool`      the server's side: starts processes on demand, and kills them
-    `worker`    the program that they run: it answers the requests of one service
-    `messages`  the messages between the server and a worker
+    `pool`         the server's side: starts processes on demand, and kills them
+    `fork_server`  the process from which all of them are forked, as the server sees it
+    `forker`       what runs in that process
+    `worker`       what runs in a worker: it answers the requests of one service
+    `messages`     the messages between the server and a worker
 
 A service is a function that answers requests. `server.evaluation`, `server.pg_catalog` and `server.ingest` have one.
 

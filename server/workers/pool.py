@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import pickle
+import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.workers.fork_server import ForkServer
+from server.workers.forker import END
 from server.workers.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_memory
 
 RESULT_BYTES_MAX = 64 * 1024 * 1024
@@ -21,6 +24,8 @@ REQUEST_S_MAX = 30.0
 TURN_S = 1.0
 """After this time, in seconds, a request makes room for others that wait. See `WorkerPool.run`."""
 MEMORY_BYTES = 512 * 1024 * 1024
+FORK_SERVER = ForkServer()
+atexit.register(FORK_SERVER.close)
 
 Answer = Callable[[str, tuple[Any, ...]], Awaitable[Any]]
 """Answers a worker's CALL, given a name and arguments. A PgError is passed on to the worker."""
@@ -82,7 +87,7 @@ class WorkerPool:
         hint: str | None = "Make the statement's expressions cheaper.",
         takes_turns: bool = False,
     ) -> None:
-        """`service`: what the workers run, as `worker` expects it. Requests beyond `workers_max` wait.
+        """`service`: what the workers run, as `worker.run` expects it. Requests beyond `workers_max` wait.
 
         `takes_turns`: a request that has run for TURN_S while others wait is run again from its beginning, by a worker
         for such requests, one after the other. The requests must not change anything.
@@ -99,7 +104,7 @@ class WorkerPool:
         self._turns: list[_Turn] | None = [] if takes_turns else None  # the oldest first
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
-        self._ending: set[asyncio.Task[int]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, request: bytes, answer: Answer = _no_calls) -> bytes:
         """Returns the body of the answer to a framed request. `answer`: to the calls of the service, if it has some.
@@ -196,31 +201,19 @@ class WorkerPool:
 class _Worker:
     """A worker process. `is_usable`: it can take a request."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self._process, self._reader, self._writer = process, reader, writer
+    def __init__(self, worker: _Streams, end: _Streams) -> None:
+        self._reader, self._writer = worker
+        self._end_reader, self._end_writer = end
+        self._code: int | None = None
         self._is_started = False
         self.is_usable = True
 
     @classmethod
     async def start(cls, service: str, memory_bytes: int) -> _Worker:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            reader, writer = await asyncio.open_connection(sock=ours)
-            # After the last await, so that a cancelled start leaves no process behind. The process has a session of its
-            # own, because Ctrl-C in a terminal is meant for the server, which ends its workers.
-            try:
-                process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
-                    (sys.executable, "-m", "server.workers.worker", service, str(memory_bytes)),
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
-                    start_new_session=True,
-                )
-            except OSError:
-                writer.close()
-                raise
-        return cls(process, reader, writer)
+        async with _streams() as (worker, socket_of_worker), _streams() as (end, socket_of_end):
+            # After the last await, so that a cancelled start leaves no process behind.
+            FORK_SERVER.start_worker(service, memory_bytes, socket_of_worker, socket_of_end)
+            return cls(worker, end)
 
     async def run(self, request: bytes, answer: Answer, turn: _Turn | None) -> bytes:
         """Like `WorkerPool.run`. Any exception except a PgError of the worker leaves the worker unusable."""
@@ -255,16 +248,50 @@ class _Worker:
         return kind, last, await self._reader.readexactly(length)
 
     async def _crash(self) -> PgError:
-        """Returns the error for a process that has ended. A failed allocation in a library ends it by a signal."""
-        code = await asyncio.to_thread(self._process.wait)
+        """Returns the error for a process that has ended. A failed allocation in a library ends it by a signal.
+
+        OSError if it could not be forked.
+        """
+        code = await self._exit_code()
         log.warning("worker process ended", code=code)
         return out_of_memory() if code < 0 else _internal_error()
 
-    async def end(self) -> int:
-        """Kills the process. Returns its exit code."""
-        self._process.kill()
+    async def _exit_code(self) -> int:
+        """Waits until the process has ended."""
+        if self._code is None:
+            try:
+                is_forked, number = END.unpack(await self._end_reader.readexactly(END.size))
+            except (asyncio.IncompleteReadError, ConnectionError):  # the forker has ended, and the worker, too
+                is_forked, number = True, -signal.SIGKILL
+            if not is_forked:
+                raise OSError(number, os.strerror(number))
+            self._code = number
+        return self._code
+
+    async def end(self) -> None:
+        """Kills the process, and waits until it has ended."""
         self._writer.close()
-        return await asyncio.to_thread(self._process.wait)
+        if self._code is None:
+            self._end_writer.write_eof()
+        with suppress(OSError):  # it was not forked
+            await self._exit_code()
+        self._end_writer.close()
+
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def _streams() -> AsyncIterator[tuple[_Streams, socket.socket]]:
+    """The streams of one end of a pair of sockets, which an error closes, and the other end, which is always closed."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            yield (reader, writer), theirs
+        except BaseException:
+            writer.close()
+            raise
 
 
 async def _reply(call: bytes, answer: Answer) -> bytes:

@@ -1,8 +1,6 @@
-"""The worker process: reads requests from its standard input and writes the answers to its standard output.
+"""What a worker process does: it reads requests from its socket and writes the answers to it.
 
-Usage: `python -m server.workers.worker MODULE:FUNCTION BYTES`. The function returns the service (`Serve`) that answers
-the requests. BYTES is what a request, its result included, may allocate. The process exits at the end of its input, and
-is killed when the server ends.
+The process is forked by `forker`. It exits at the end of its input, and is killed when the server ends.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ Serve = Callable[[bytes, Call], bytes]
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """The server, at the other end of standard input and output."""
+    """The server, at the other end of the socket."""
 
     source: BinaryIO
     sink: BinaryIO
@@ -100,23 +98,23 @@ def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO, growth_max: int) -
             return
 
 
-def _end_with_the_server() -> None:
-    """Makes the kernel kill this process when the server ends, even during a request."""
+def end_with_the_parent() -> None:
+    """Makes the kernel kill this process when its parent ends, even during a request. Ctrl-C does not end it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
-def main() -> None:
-    _end_with_the_server()
+def run(service: str, memory_bytes: int, source: BinaryIO, sink: BinaryIO) -> None:
+    """Answers requests with a service.
+
+    `service`: MODULE:FUNCTION. The function returns the service (`Serve`).
+    `memory_bytes`: what a request, its result included, may allocate.
+    """
+    end_with_the_parent()
     os.nice(NICENESS)
     sys.setrecursionlimit(RECURSION_MAX)
-    serve: Serve = pkgutil.resolve_name(sys.argv[1])()
-    memory_max = int(sys.argv[2])
-    limit_memory(memory_max)
-    _Server(sys.stdin.buffer, sys.stdout.buffer).send(STARTED, b"")
-    serve_all(serve, sys.stdin.buffer, sys.stdout.buffer, int(memory_max * GROWTH_PART))
-
-
-if __name__ == "__main__":
-    main()
+    serve: Serve = pkgutil.resolve_name(service)()
+    limit_memory(memory_bytes)
+    _Server(source, sink).send(STARTED, b"")
+    serve_all(serve, source, sink, int(memory_bytes * GROWTH_PART))

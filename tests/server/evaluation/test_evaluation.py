@@ -24,6 +24,7 @@ from server.sql.functions.table import TABLES
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from server.workers import pool
+from server.workers.fork_server import ForkServer
 from server.workers.messages import REQUEST, Call, framed
 from server.workers.worker import Serve
 from tests.polling import HANG_S
@@ -188,9 +189,8 @@ async def test_after_a_cancelled_close_the_processes_still_end() -> None:
     """Even if no thread was free to wait for them. Otherwise a process would remain, at least as a zombie."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     workers = pool.WorkerPool("tests.server.evaluation.test_evaluation:large_answers", 1)
-    before = {child.pid for child in psutil.Process().children()}
     await workers.run(framed(REQUEST, b"1"))
-    (worker,) = [child for child in psutil.Process().children() if child.pid not in before]
+    (worker,) = [child for child in psutil.Process().children(recursive=True) if child.name() == "test_evaluation"]
     release = threading.Event()
     occupied = asyncio.create_task(asyncio.to_thread(release.wait))
     closing = asyncio.create_task(workers.close())
@@ -322,14 +322,19 @@ async def test_a_query_over_system_catalogs_that_needs_much_memory_writes_no_fil
 ) -> None:
     monkeypatch.chdir(tmp_path)  # DuckDB would write them here
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    fork_server = ForkServer()
+    monkeypatch.setattr(pool, "FORK_SERVER", fork_server)
     engine = CatalogEngine(no_rows)
     try:
         with pytest.raises(PgError) as caught:
             await engine.run("SELECT list(i) FROM range(100000000) AS t (i) GROUP BY i % 1000000", 1, no_rows, {})
         assert caught.value.sqlstate == SqlState.OUT_OF_MEMORY
+        (worker,) = [child for child in psutil.Process().children(recursive=True) if child.cwd() == str(tmp_path)][1:]
+        assert worker.name() == "pg_catalog"
         assert os.listdir(tmp_path) == []
     finally:
         await engine.close()
+        fork_server.close()
 
 
 async def test_rows_of_system_catalogs_are_sent_once_for_each_revision() -> None:

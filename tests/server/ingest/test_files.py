@@ -319,9 +319,9 @@ async def test_a_worker_reads_parquet_until_everything_is_read(tmp_path: Path, m
 def reading() -> set[int]:
     """The processes that read files for this one."""
     found = set()
-    for child in psutil.Process().children():
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # it ends
-            if any("reader_service" in word for word in child.cmdline()):
+            if child.name() == "reader_service":
                 found.add(child.pid)
     return found
 
