@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from concurrent.futures import Future
 
 import structlog
 
+from server.runtime.allocator import configure_allocator
 from server.workers.forker import message
 
 log = structlog.get_logger()
@@ -63,6 +65,9 @@ def _started() -> socket.socket:
 
 
 def _run(control: socket.socket, started: Future[None]) -> None:
+    # Another allocator reserves a gigabyte at once, of which a worker's limit would not count what the worker uses.
+    environment = dict(os.environ)
+    configure_allocator(environment)
     with control:
         try:
             # A session of its own, because Ctrl-C in a terminal is meant for the server. Python 3.12 warns of a fork
@@ -71,6 +76,7 @@ def _run(control: socket.socket, started: Future[None]) -> None:
                 (sys.executable, "-W", "ignore::DeprecationWarning", "-m", "server.workers.forker"),
                 stdin=control.fileno(),
                 stdout=subprocess.DEVNULL,
+                env=environment,
                 start_new_session=True,
             )
         except OSError as error:

@@ -9,7 +9,7 @@ import pickle
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -271,11 +271,14 @@ class _Worker:
     async def end(self) -> None:
         """Kills the process, and waits until it has ended."""
         self._writer.close()
-        if self._code is None:
-            self._end_writer.write_eof()
-        with suppress(OSError):  # it was not forked
-            await self._exit_code()
-        self._end_writer.close()
+        try:
+            if self._code is None:
+                self._end_writer.write_eof()
+                await self._exit_code()
+        except OSError:  # it has ended, or was not forked
+            pass
+        finally:
+            self._end_writer.close()
 
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
