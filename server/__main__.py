@@ -15,6 +15,7 @@ from server.authentication.rules import Method
 from server.config import ConfigError, load
 from server.process import run
 from server.runtime.allocator import configure_allocator
+from server.runtime.hidden_pandas import hide_pandas
 from server.runtime.logs import configure_logs
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -250,20 +251,11 @@ def _die(message: str, hint: str | None) -> None:
     raise SystemExit(1)
 
 
-class _PandasHider:
-    """An import finder that hides pandas. pyarrow would import it with the first array, which takes half a second."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("the server does not use pandas", name=name)
-
-
 def main() -> None:
     """The entry point of `tidewire`."""
     configure_allocator(os.environ)
     gc.disable()  # imports create no garbage; `process` enables it when the server listens
-    sys.meta_path.insert(0, _PandasHider)
+    hide_pandas()
     app()
 
 

@@ -1,5 +1,6 @@
 """Settings of all tests, and the fixtures of `tests/fix_*.py`."""
 
+import gc
 import os
 from collections.abc import Generator
 
@@ -22,6 +23,13 @@ consumer.FETCH_WAIT_S = 0.05
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.dev.ConsoleRenderer(colors=False)])
 
 pytest_plugins = ["tests.fix_postgres", "tests.fix_spark", "tests.fix_server"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Excludes what was imported from garbage collections, each of which would look at half a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

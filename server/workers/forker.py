@@ -26,6 +26,7 @@ import sys
 import traceback
 from contextlib import suppress
 
+from server.runtime.hidden_pandas import hide_pandas
 from server.workers.worker import end_with_the_parent, run
 
 END = struct.Struct("!?i")
@@ -103,11 +104,14 @@ class Forker:
             for other in (end, *self._ends.values()):
                 other.close()
             _set_name(service)
+            gc.enable()
             with worker.makefile("rb") as source, worker.makefile("wb") as sink:
                 run(service, memory_bytes, source, sink)
             code = 0
         except SystemExit:
             code = 0
+        except MemoryError:  # of a request that is larger than the memory; the server takes a signal for this
+            os.kill(os.getpid(), signal.SIGKILL)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -136,7 +140,6 @@ def _import(service: str) -> None:
         return
     with suppress(Exception):  # the worker imports it again, and its error becomes visible
         pkgutil.resolve_name(service)
-    gc.collect()
     gc.freeze()  # a collection in a worker would copy the memory of what it looks at
 
 
@@ -154,6 +157,8 @@ def _set_name(service: str) -> None:
 
 def main() -> None:
     end_with_the_parent()
+    hide_pandas()
+    gc.disable()  # imports create no garbage; workers enable it
     control = socket.socket(fileno=os.dup(0))
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -19,7 +19,7 @@ from tests.catalog.crash_child import END_OF_TIME, SCHEMA, T
 KILLS = 4
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.slow
 def test_no_acknowledged_commit_is_lost_or_doubled(tmp_path: Path, seed: int) -> None:
     moments = random.Random(seed)

@@ -24,6 +24,7 @@ def test_the_suite_is_large_enough() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_row_of_the_function_table_is_used() -> None:
     rows = score.untested_rows()
     assert not rows, f"{len(rows)} rows:\n" + "\n".join(rows)

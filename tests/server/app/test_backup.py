@@ -37,6 +37,7 @@ def transfer(server: ServerProcess, done: threading.Event) -> int:
     return count
 
 
+@pytest.mark.long
 def test_a_backup_while_a_client_writes(tmp_path: Path) -> None:
     """It has the whole of each transaction that it has, the hold and the history that the hold keeps."""
     server = server_without_spark(tmp_path / "data")

@@ -180,6 +180,7 @@ def changes(seed: int) -> Iterator[tuple[str, list[Any]]]:
                 yield "DELETE FROM matrices WHERE id = %s", [chosen.randrange(number + 1)]
 
 
+@pytest.mark.long
 def test_maintained_queries_of_matrices_have_the_rows_of_postgresql(both: tuple[Connection, Connection]) -> None:
     ours, theirs = both
     for number, sql in enumerate(MAINTAINED):

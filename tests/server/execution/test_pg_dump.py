@@ -206,6 +206,7 @@ def test_the_server_restores_its_own_dumps(dumped: str, tmp_path: Path) -> None:
         _compare(copy, ours, ["public.tags"])
 
 
+@pytest.mark.long
 def test_a_dump_keeps_the_dimensions_of_arrays(passing_server: ServerThread) -> None:
     dsn = passing_server.dsn()
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -60,6 +60,7 @@ def random_statement(dice: random.Random) -> str:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(1))
 def test_random_writes_change_the_same_rows_as_in_postgresql(
     ours: psycopg.Connection[Any], postgres: str, seed: int

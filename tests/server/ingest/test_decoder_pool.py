@@ -147,14 +147,14 @@ async def test_a_source_ends_if_workers_fail_with_many_messages(
 async def test_a_message_that_needs_more_memory_than_a_worker_has_is_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decoder_pool, "MEMORY_BYTES", 16 << 20)
+    monkeypatch.setattr(decoder_pool, "MEMORY_BYTES", 64 << 20)
     pool = DecoderPool(1)
     try:
         format = JsonFormat(("data",))
-        data = pa.array([b"[" + b"1," * 5_000_000 + b"1]", b"7"], pa.binary())
+        data = pa.array([b"[" + b"1," * 20_000_000 + b"1]", b"7"], pa.binary())
         found = await decoded(pool, format, data)
         assert found.failed.tolist() == [True, False]
-        assert found.reason(0) == "message of 10000003 bytes could not be decoded: out of memory"
+        assert found.reason(0) == "message of 40000003 bytes could not be decoded: out of memory"
         assert found.columns[("data",)][1].as_py() == "7"
     finally:
         await pool.close()

@@ -16,6 +16,7 @@ from contextlib import closing
 import psutil
 import pytest
 
+from protocol.pgwire.errors import PgError, SqlState
 from server.workers import pool
 from server.workers.fork_server import ForkServer
 from server.workers.forker import END, Forker, message
@@ -108,6 +109,16 @@ async def test_another_process_forks_after_the_end_of_the_first(workers: WorkerP
     again, _, other = await asked(workers)
     assert (again, other) != (worker, forker)
     assert other != forker
+
+
+async def test_a_request_that_is_larger_than_the_memory_is_53200(fork_server: ForkServer) -> None:
+    workers = WorkerPool(SERVICE, 1, memory_bytes=16 << 20)
+    try:
+        with pytest.raises(PgError) as caught:
+            await workers.run(framed(REQUEST, bytes(32 << 20)))
+    finally:
+        await workers.close()
+    assert caught.value.sqlstate == SqlState.OUT_OF_MEMORY
 
 
 def test_workers_end_with_the_server() -> None:

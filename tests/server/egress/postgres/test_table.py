@@ -357,7 +357,10 @@ def test_a_truncated_table_is_detected_by_the_next_write(
     wait_until_equal(connection, "t", target, "kept")
 
 
-@pytest.mark.parametrize("damage", ["DELETE FROM kept WHERE k = 2", "INSERT INTO kept VALUES (9, 'x')"])
+@pytest.mark.parametrize(
+    "damage",
+    ["DELETE FROM kept WHERE k = 2", pytest.param("INSERT INTO kept VALUES (9, 'x')", marks=pytest.mark.long)],
+)
 def test_rows_that_others_add_and_delete_are_counted(
     server: ServerThread,
     connection: psycopg.Connection,
