@@ -32,6 +32,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Libraries report objects that remain at the end."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds the errors in the logs of its servers to the report of a failed test: CI does not keep the logs."""
