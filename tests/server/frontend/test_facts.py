@@ -64,7 +64,7 @@ def test_a_transaction_has_one_number(passing_server: ServerThread, postgres: st
             numbers += [connection.execute("SELECT txid_current()").fetchone() for _ in range(2)]
             numbers += [connection.execute("SELECT txid_current() FROM pg_class LIMIT 1").fetchone() for _ in range(2)]
         assert len(set(numbers)) == len(numbers) == 7
-        assert sorted(map(str, numbers)) == list(map(str, numbers))
+        assert sorted(numbers, key=lambda row: int(row[0])) == numbers
 
 
 def test_a_write_assigns_a_number(passing_server: ServerThread, postgres: str) -> None:

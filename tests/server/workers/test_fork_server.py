@@ -63,7 +63,10 @@ async def asked(workers: WorkerPool) -> list[int]:
 
 
 def _has_ended(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 async def test_workers_of_all_pools_are_forked_from_the_process_that_has_imported_their_modules(
