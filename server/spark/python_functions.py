@@ -20,6 +20,7 @@ from server.runtime.memory import limit_memory
 MEMORY_MAX = 1024 * 1024 * 1024  # memory limit of a worker in bytes; see also `functions.worker.Kernel`
 SQL_SCALAR_ARROW_UDF = 250  # pyspark.util.PythonEvalType
 DAEMON = {"spark.python.daemon.module": "server.spark.worker_daemon"}
+RECURSION_MAX = 10_000  # as in the server, for jsonb values that it has accepted
 MODULES = "TIDEWIRE_WORKER_MODULES"
 """The environment variable with the names of the modules that workers need; see `worker_daemon`."""
 
@@ -51,12 +52,13 @@ def command(function: Callable[..., Any], result: str) -> tuple[Callable[..., An
 
 @cache
 def _prepare_worker() -> None:
-    """Limits the worker's memory, and excludes imported modules from garbage collection.
+    """Limits the worker's memory and recursion, and excludes imported modules from garbage collection.
 
     The worker collects garbage after every task. With the imported modules that would delay the next task by tens of
     milliseconds.
     """
     limit_memory(MEMORY_MAX)
+    sys.setrecursionlimit(RECURSION_MAX)
     gc.freeze()
 
 

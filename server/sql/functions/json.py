@@ -18,7 +18,7 @@ from typing import Any
 
 from protocol.pgwire.datetime_output import DAY_US, INFINITE_TIMESTAMPS
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.json_values import VALUES_MAX, loaded_jsonb, parse_json, printed_jsonb, quoted_json
+from protocol.pgwire.json_values import loaded_jsonb, parse_json, printed_jsonb, quoted_json
 from protocol.pgwire.scalars import format_text
 from protocol.pgwire.types import DATE, TEXT, TIMESTAMP, PgType
 from server.sql.casts import numeric_text
@@ -106,6 +106,7 @@ def _element(text: str, index: int) -> str | None:
     return items[index] if -len(items) <= index < len(items) else None
 
 
+ADDED_MAX = 100_000  # null elements that an assignment behind the end of an array can add
 _INDEX = re.compile(r"[ \t\n\v\f\r]*[+-]?\d+", re.ASCII)
 
 
@@ -356,9 +357,10 @@ def _set_element(text: str | None, path: Sequence[str | None], is_integer: bool,
             if key < -len(container):
                 message = f"path element at position {level + 1} is out of range: {key}"
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
-            if key >= VALUES_MAX:
-                message = f"number of JSON values exceeds the maximum allowed ({VALUES_MAX})"
-                raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message, hint="Store the elements as rows.")
+            if key > len(container) + ADDED_MAX:
+                message = "number of jsonb array elements exceeds the maximum allowed"
+                detail = f"An assignment to an element can add at most {ADDED_MAX} null elements."
+                raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message, detail=detail)
             is_new = key >= len(container)
             container += [None] * (key + 1 - len(container))
         else:

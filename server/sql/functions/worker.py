@@ -274,6 +274,8 @@ class Kernel:
                 rows.append({"v": None, "e": f"{error.sqlstate}:{error.message}"})
             except MemoryError:
                 rows.append({"v": None, "e": f"{SqlState.OUT_OF_MEMORY}:out of memory"})
+            except RecursionError:
+                rows.append({"v": None, "e": f"{SqlState.STATEMENT_TOO_COMPLEX}:stack depth limit exceeded"})
         return pa.array(rows, type)
 
 
