@@ -133,13 +133,10 @@ def _expanded_below(
     named = set().union(*map(columns_of, groups.keys))
     below = [(column, array) for column, array in sets if column.id in named]
     for _, array in below:
-        for node in walk(array):
-            if isinstance(node, WindowCall) or (isinstance(node, Aggregate) and node.level == level):
-                is_window = isinstance(node, WindowCall)
-                kind, state = (
-                    ("window", SqlState.WINDOWING_ERROR) if is_window else ("aggregate", SqlState.GROUPING_ERROR)
-                )
-                raise PgError(state, f"{kind} functions are not allowed in GROUP BY")
+        if contains(array, WindowCall):
+            raise PgError(SqlState.WINDOWING_ERROR, "window functions are not allowed in GROUP BY")
+        if any(isinstance(node, Aggregate) and node.level == level for node in walk(array)):
+            raise PgError(SqlState.GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY")
     if below:
         columns = (*relation.columns, *(column for column, _ in below))
         relation = Unnest(relation, tuple(array for _, array in below), columns, False)
