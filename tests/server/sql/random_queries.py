@@ -164,7 +164,8 @@ class Maker:
         if kind in ("group", "sets"):
             return self._grouped(types, source + where, columns, outer, depth, sets=kind == "sets")
         if kind == "window":
-            shown = [self._windowed(t, columns, outer) for t in types]
+            window = self._window(columns)
+            shown = [self._windowed(t, columns, outer, *window) for t in types]
             return f"SELECT {self._named(shown)} FROM {source}{where}"
         shown = [self.scalar(t, columns, outer, depth) for t in types]
         if kind == "distinct":
@@ -431,12 +432,18 @@ class Maker:
             call += f" FILTER (WHERE {self.condition(columns, outer, depth)})"
         return call
 
-    def _windowed(self, type: str, columns: Columns, outer: Columns) -> str:
-        a = self._leaf(type, columns, outer)
-        i = self._leaf("int", columns, outer)
+    def _window(self, columns: Columns) -> tuple[str, str]:
+        """PARTITION BY, and an ORDER BY of all columns, for all calls of a SELECT.
+
+        With several orders it is not determined which values equal rows get together.
+        """
         partition = f"PARTITION BY {self.draw.choice(list(columns))[0]} " if self._chance(0.6) else ""
         names = self.draw.sample([c for c, _ in columns], len(columns))
-        total = "ORDER BY " + ", ".join(f"{n}{self.draw.choice(_ORDERS)}" for n in names)
+        return partition, "ORDER BY " + ", ".join(f"{n}{self.draw.choice(_ORDERS)}" for n in names)
+
+    def _windowed(self, type: str, columns: Columns, outer: Columns, partition: str, total: str) -> str:
+        a = self._leaf(type, columns, outer)
+        i = self._leaf("int", columns, outer)
         frame = self.draw.choice(_FRAMES)
         if self._chance(0.2):
             n = self._derived("int", columns)
