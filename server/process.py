@@ -14,6 +14,7 @@ import structlog
 import uvloop
 
 from server.config import Config
+from server.runtime.recursion import allow_nesting
 from server.runtime.shutdown import exit_after
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def run(config: Config) -> Failure | None:
     """Runs the server until SIGTERM or SIGINT. Returns the failure that ended it early."""
     # A py4j thread that computes in Python would otherwise block the event loop for 5 ms at a time.
     sys.setswitchinterval(0.0005)
-    # Parsing and planning are recursive, a few frames for each level of nesting in a statement.
-    sys.setrecursionlimit(10_000)
+    allow_nesting()
     # Each client uses a descriptor. The soft limit, often 1,024, exists for programs that use select().
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_WANTED)

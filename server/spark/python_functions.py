@@ -16,11 +16,11 @@ from functools import cache
 from typing import Any
 
 from server.runtime.memory import limit_memory
+from server.runtime.recursion import allow_nesting
 
 MEMORY_MAX = 1024 * 1024 * 1024  # memory limit of a worker in bytes; see also `functions.worker.Kernel`
 SQL_SCALAR_ARROW_UDF = 250  # pyspark.util.PythonEvalType
 DAEMON = {"spark.python.daemon.module": "server.spark.worker_daemon"}
-RECURSION_MAX = 10_000  # as in the server, for jsonb values that it has accepted
 MODULES = "TIDEWIRE_WORKER_MODULES"
 """The environment variable with the names of the modules that workers need; see `worker_daemon`."""
 
@@ -58,7 +58,7 @@ def _prepare_worker() -> None:
     milliseconds.
     """
     limit_memory(MEMORY_MAX)
-    sys.setrecursionlimit(RECURSION_MAX)
+    allow_nesting()  # for jsonb values that the server has accepted
     gc.freeze()
 
 

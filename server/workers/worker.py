@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.runtime.memory import data_bytes, limit_memory
+from server.runtime.recursion import allow_nesting
 from server.workers.messages import (
     CALL,
     FAILED,
@@ -32,7 +33,6 @@ from server.workers.messages import (
 
 GROWTH_PART = 1 / 8  # of the memory of a request
 NICENESS = 5
-RECURSION_MAX = 10_000  # as in the server
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
 
 Serve = Callable[[bytes, Call], bytes]
@@ -113,7 +113,7 @@ def run(service: str, memory_bytes: int, source: BinaryIO, sink: BinaryIO) -> No
     """
     end_with_the_parent()
     os.nice(NICENESS)
-    sys.setrecursionlimit(RECURSION_MAX)
+    allow_nesting()
     serve: Serve = pkgutil.resolve_name(service)()
     limit_memory(memory_bytes)
     _Server(source, sink).send(STARTED, b"")
