@@ -10,7 +10,7 @@ translates it for the client.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -92,19 +92,11 @@ class CatalogState:
 
     @cached_property
     def _indexes(self) -> dict[ObjectId, tuple[Index, ...]]:
-        found: dict[ObjectId, list[Index]] = {}
-        for item in self.items.values():
-            if isinstance(item, Index):
-                found.setdefault(item.on, []).append(item)
-        return {on: tuple(indexes) for on, indexes in found.items()}
+        return _by_key(self.items_of(Index), lambda index: index.on)
 
     @cached_property
     def _parts(self) -> dict[ObjectId, tuple[SourcePart, ...]]:
-        found: dict[ObjectId, list[SourcePart]] = {}
-        for item in self.items.values():
-            if isinstance(item, SourcePart):
-                found.setdefault(item.source, []).append(item)
-        return {source: tuple(parts) for source, parts in found.items()}
+        return _by_key(self.items_of(SourcePart), lambda part: part.source)
 
     @cached_property
     def _role_names(self) -> dict[str, Role]:
@@ -482,3 +474,11 @@ class CatalogState:
                     raise NameTaken(other.kind, item.name)
             changed[item.id] = item
         return replace(self, items={**self.items, **changed})
+
+
+def _by_key(items: Iterable[I], key: Callable[[I], ObjectId]) -> dict[ObjectId, tuple[I, ...]]:
+    """The items with each key, in their order."""
+    found: dict[ObjectId, list[I]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return {id: tuple(those) for id, those in found.items()}

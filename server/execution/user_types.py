@@ -87,7 +87,7 @@ def with_enum(state: CatalogState, item: EnumType) -> CatalogState:
     relations = [relation for relation in state.items_of(Relation) if item.id in relation.depends_on]
     domains = [domain for domain in state.items_of(Domain) if item.id in types_in(domain.base)]
     state = state.with_items(replace(r, columns=tuple(map(retyped, r.columns))) for r in relations)
-    return state.with_items(replace(d, base=retyped(Column("", d.base)).type) for d in domains)
+    return state.with_items(replace(d, base=changed(d.base)) for d in domains)
 
 
 def check_domains(table: str, columns: Sequence[Column], before: Sequence[Column] = ()) -> None:

@@ -11,9 +11,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import (
     BOOL,
     DIMENSIONS_MAX,
-    INT2,
     INT4,
-    INT8,
     JSONB,
     TEXT,
     PgType,
@@ -40,6 +38,7 @@ from server.sql.functions import resolve, syntax
 from server.sql.functions.arrays import FILL
 from server.sql.functions.matching import group_of_match
 from server.sql.functions.syntax import joined
+from server.sql.functions.table import INTEGERS
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import Limit, Project, Relation, Sort, Values
 from server.sql.scope import Scope
@@ -206,7 +205,7 @@ def json_path(binder: Binder, subscripts: Sequence[exp.Expr], scope: Scope) -> t
     """The path that subscripts of a jsonb value are, an array of texts, and whether the first one is an integer."""
     steps = [binder.expression(subscript, scope) for subscript in subscripts]
     texts = [binder.coerce(step, TEXT, EXPLICIT) for step in steps]
-    is_integer = Literal(steps[0].type in (INT2, INT4, INT8), BOOL)
+    is_integer = Literal(steps[0].type.name in INTEGERS, BOOL)
     return constant_array(binder.array(texts, binder.at(subscripts[0]))), is_integer
 
 

@@ -109,18 +109,17 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
     paths = Paths(binder, table.search, table.cycle, name, names, union)
     anchor = paths.of_anchor(anchor)
     names += paths.names
+    step_tree, distinct = paths.step_tree(union.expression), bool(union.args.get("distinct"))
     while True:
         rows = RecursiveRows(binder.new_id(), _columns(binder, names, anchor), len(paths.names))
         itself = CommonTable(table.query, (), CommonTables(), rows=rows)
         visible = CommonTables({name: (0, itself)}, 1, table.visible)
-        step_tree = paths.step_tree(union.expression)
         step = binder.query(step_tree, Scope(parent=scope.parent, common_tables=visible), keep_unknown=True)
         if len(step.columns) - len(paths.previous) != width:
             message = "each UNION query must have the same number of columns"
             raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(union.expression))
         outputs: list[Expression] = []
         wider = set()  # the columns whose numbers get more decimals in the step
-        distinct = bool(union.args.get("distinct"))
         step_outputs = output_expressions(step)
         for number, (have, output) in enumerate(zip(anchor.columns[:width], step_outputs[:width], strict=True)):
             common, (_, coerced) = binder.to_common([ColumnRef(have), output], "UNION", binder.at(union.expression))

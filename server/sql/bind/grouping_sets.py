@@ -13,7 +13,8 @@ from server.sql.bind.keys import groupable
 from server.sql.bind.select_list import Item
 from server.sql.bind.shapes import is_bare_name, row_of, unparenthesised
 from server.sql.bind.terms import output_named, positional
-from server.sql.expressions import Aggregate, ColumnRef, Expression, walk
+from server.sql.columns import ids, named
+from server.sql.expressions import Aggregate, Expression, WindowCall, contains, walk
 from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.scope import Scope, in_clause
 
@@ -99,17 +100,12 @@ def _grouping_sets(
 
 def _output_expanded(tree: exp.Expr, items: Sequence[Item], scope: Scope) -> Expression | None:
     """The item of the select list with the same set-returning function, so that its rows are grouped."""
-    columns = {column.id for column, _ in scope.sets or ()}
-    for item in items if columns else ():
+    expanded = ids(column for column, _ in scope.sets or ())
+    for item in items if expanded else ():
         written = item.tree.this if isinstance(item.tree, exp.Alias) else item.tree
-        if unparenthesised(written) == tree and columns & columns_of(item.expression):
+        if unparenthesised(written) == tree and expanded & named(item.expression):
             return item.expression
     return None
-
-
-def columns_of(expression: Expression) -> set[int]:
-    """The ids of the columns that an expression names."""
-    return {node.column.id for node in walk(expression) if isinstance(node, ColumnRef)}
 
 
 def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, groups: Groups) -> int:
@@ -123,7 +119,13 @@ def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Sco
     if expression is None:
         clause = replace(in_clause(scope, "GROUP BY"), sets=scope.sets)
         expression = binder.default_unknown(binder.expression(bare, clause))
-    if any(isinstance(node, Aggregate) and node.level == scope.level for node in walk(expression)):
+    grouped = named(expression) if scope.sets else set()
+    expanded = [array for column, array in scope.sets or () if column.id in grouped]
+    if any(contains(array, WindowCall) for array in expanded):
+        message = "window functions are not allowed in GROUP BY"
+        raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(tree))
+    nodes = (node for part in (expression, *expanded) for node in walk(part))
+    if any(isinstance(node, Aggregate) and node.level == scope.level for node in nodes):
         message = "aggregate functions are not allowed in GROUP BY"
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     groupable(binder, expression, tree)

@@ -14,7 +14,7 @@ from server.sql.bind.common_tables import with_common_tables
 from server.sql.bind.distinct import check_distinct_on, distinct_on, distinct_rows
 from server.sql.bind.from_clause import from_clause
 from server.sql.bind.grouping import Grouping, is_aggregated
-from server.sql.bind.grouping_sets import Groups, columns_of, group_by
+from server.sql.bind.grouping_sets import Groups, group_by
 from server.sql.bind.inherited_order import ordered, with_keys, with_order
 from server.sql.bind.limits import limited
 from server.sql.bind.order import order_terms
@@ -22,18 +22,8 @@ from server.sql.bind.row_locks import check_row_locks, locked_key, row_locks
 from server.sql.bind.select_list import Item, projection, select_list
 from server.sql.bind.shapes import real_names
 from server.sql.bind.windows import named_windows, windowed
-from server.sql.expressions import (
-    Aggregate,
-    Column,
-    ColumnRef,
-    Expression,
-    Literal,
-    SortKey,
-    Subquery,
-    WindowCall,
-    contains,
-    walk,
-)
+from server.sql.columns import named
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, SortKey, Subquery, WindowCall, contains
 from server.sql.relations import DistinctOn, Filter, Project, Relation, Sort, Unnest, only
 from server.sql.scope import Scope, in_clause
 
@@ -76,7 +66,7 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
 
     has_sets = bool(sets)
     if groups is not None and has_sets:
-        relation, sets = _expanded_below(binder, relation, groups, sets, level)
+        relation, sets = _expanded_below(binder, relation, groups, sets)
     clauses = _Clauses(items, order, on, having, sets)
     bound = clauses.expressions()
     inputs = frozenset(column.id for column in relation.columns)
@@ -127,20 +117,14 @@ class _Clauses:
 
 
 def _expanded_below(
-    binder: Binder, relation: Relation, groups: Groups, sets: Sequence[tuple[Column, Expression]], level: int
+    binder: Binder, relation: Relation, groups: Groups, sets: Sequence[tuple[Column, Expression]]
 ) -> tuple[Relation, list[tuple[Column, Expression]]]:
     """The relation expanded by the set-returning functions by whose rows it is grouped, and the other functions."""
-    named = set().union(*map(columns_of, groups.keys))
-    below = [(column, array) for column, array in sets if column.id in named]
-    for _, array in below:
-        if contains(array, WindowCall):
-            raise PgError(SqlState.WINDOWING_ERROR, "window functions are not allowed in GROUP BY")
-        if any(isinstance(node, Aggregate) and node.level == level for node in walk(array)):
-            raise PgError(SqlState.GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY")
+    grouped = named(tuple(groups.keys))
+    below = [(column, array) for column, array in sets if column.id in grouped]
     if below:
-        columns = (*relation.columns, *(column for column, _ in below))
-        relation = Unnest(relation, tuple(array for _, array in below), columns, False)
-    return relation, [(column, array) for column, array in sets if column.id not in named]
+        relation, _ = _expanded(binder, relation, below, [], ordered=False)
+    return relation, [(column, array) for column, array in sets if column.id not in grouped]
 
 
 def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Clauses, scope: Scope) -> Relation:
